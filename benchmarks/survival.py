@@ -58,12 +58,13 @@ CLOSE = 1e-3
 """The relative distance up to which losses count as equal."""
 SMALLEST = 1e-5
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?", re.IGNORECASE)
-CLOCK = re.compile(
+VARYING = re.compile(
     r"(?i)(?:time|elapsed|took|eta|data|batch|second|speed)[a-z]*\W{0,4}[\d.:]+(?: ?\([\d.]+\))?"
     r"|[\d.:]+ ?(?:ms|s|h|min|secs?|seconds?|minutes?|it/s|s/it)\b"
     r"|\d+: ?\d\d(?:[:.] ?\d+)*|\d{4}-\d\d-\d\d"
+    r"|0x[0-9a-f]+"
 )
-"""Matches times in a line of output."""
+"""Matches times and addresses in a line of output."""
 
 
 @dataclass
@@ -255,8 +256,8 @@ def apart(before: Json, after: Json, printed: bool) -> Iterator[str]:
 
 
 def printed_apart(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    """Return the first line of output that differs, except for times."""
-    ours, theirs = ([CLOCK.sub("", line) for line in lines] for lines in (before, after))
+    """Return the first line of output that differs, except for times and addresses."""
+    ours, theirs = ([VARYING.sub("", line) for line in lines] for lines in (before, after))
     if len(ours) != len(theirs):
         yield f"prints {len(theirs)} lines, before {len(ours)}"
     for one, other in zip(ours, theirs, strict=False):

@@ -43,13 +43,12 @@ def _server(root: Path) -> MCPServer:
     runs = ToolAnnotations(read_only_hint=False, destructive_hint=True)
 
     @server.tool(annotations=reads)
-    async def check(paths: list[str], select: str = "") -> dict[str, Any]:
+    async def check(paths: list[str], select: str | list[str] = "") -> dict[str, Any]:
         """Report what makes training slow in files and folders; runs no code of theirs.
 
-        `select` has codes, names or groups with commas between them.
+        `select` has codes, names or groups, as a list or with commas between them.
         """
-        chosen = [f"--select={select}"] if select else []
-        words = ["check", "--output-format=json", *chosen, "--", *_inside(root, paths)]
+        words = ["check", "--output-format=json", *_selected(select), "--", *_inside(root, paths)]
         return {"findings": json.loads(await _run(root, words))}
 
     @server.tool(annotations=reads)
@@ -59,13 +58,15 @@ def _server(root: Path) -> MCPServer:
 
     @server.tool(annotations=runs)
     async def fix(
-        paths: list[str], select: str = "", unsafe_fixes: bool = False, apply: bool = False
+        paths: list[str],
+        select: str | list[str] = "",
+        unsafe_fixes: bool = False,
+        apply: bool = False,
     ) -> str:
         """Return the diff of the fixes; writes them only with `apply`."""
-        chosen = [f"--select={select}"] if select else []
         unsafe = ["--unsafe-fixes"] if unsafe_fixes else []
         writes = ["--apply"] if apply else []
-        words = ["fix", *chosen, *unsafe, *writes, "--", *_inside(root, paths)]
+        words = ["fix", *_selected(select), *unsafe, *writes, "--", *_inside(root, paths)]
         return await _run(root, words)
 
     @server.tool(annotations=reads)
@@ -92,6 +93,12 @@ def _server(root: Path) -> MCPServer:
         return await _run(root, ["tune", *_inside(root, [script]), "--", *(arguments or ())])
 
     return server
+
+
+def _selected(words: str | list[str]) -> list[str]:
+    """Return the option that selects rules; agents pass a list or a text."""
+    text = words if isinstance(words, str) else ",".join(words)
+    return [f"--select={text}"] if text else []
 
 
 def _inside(root: Path, paths: Sequence[str]) -> list[str]:

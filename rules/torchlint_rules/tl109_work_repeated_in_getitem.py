@@ -117,10 +117,10 @@ def _item_work(script: Script, call: cst.Call) -> str:
             continue
         if ran in _TOKENISES and script.functions.definition(func) is None:
             return (
-                f"runs `{script.code(node)}` on each item in every epoch; tokenise all items once"
+                f"runs `{script.code(node)}` on each item in every epoch; tokenize all items once"
             )
     if (script.name(func) or "").startswith("nltk.tokenize."):
-        return f"runs `{script.code(func)}` on each item in every epoch; tokenise all items once"
+        return f"runs `{script.code(func)}` on each item in every epoch; tokenize all items once"
     network = script.loops.module_call(call)
     if not isinstance(network, cst.Attribute) or not script.names.words(network.attr.value):
         return ""

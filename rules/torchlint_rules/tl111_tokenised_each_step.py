@@ -12,7 +12,7 @@ from torchlint_rules.shared.tokenizers import tokenizer_of
 
 _LOADER: Final = "torch.utils.data.DataLoader"
 _GENERATES: Final = frozenset("generate sample rollout".split())
-_CURE: Final = "tokenise the texts once, before the training, and only pad each batch"
+_CURE: Final = "tokenize the texts once, before the training, and only pad each batch"
 
 
 class TokenisedEachStep(Rule):

@@ -32,7 +32,7 @@ class MapWithoutBatched(Rule):
             call = mapped.site.node
             named = script.code(mapped.calls[0].func)
             message = (
-                f"`map` gives `{named}` one row at a time: with `batched=True` it tokenises "
+                f"`map` gives `{named}` one row at a time: with `batched=True` it tokenizes "
                 "1,000 texts in one call"
             )
             fix = None
@@ -40,7 +40,7 @@ class MapWithoutBatched(Rule):
                 fix = Fix.unsafe(
                     "Pass batched=True",
                     script.edits.with_keyword(call, "batched", "True"),
-                    because="a column of lists instead of texts would be tokenised in another way",
+                    because="a column of lists instead of texts would be tokenized in another way",
                 )
             yield Finding(self.code, script.span(call.func), message, fix)
 

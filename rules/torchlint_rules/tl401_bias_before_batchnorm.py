@@ -54,7 +54,7 @@ class BiasBeforeBatchNorm(Rule):
                 "Pass `bias=False`",
                 script.edits.set_argument(call.node, given, "bias", "False"),
                 because="drops the bias from the state dict and shifts the random stream of what "
-                "is initialised later",
+                "is initialized later",
             )
         message = f"`{after}` cancels the bias of `{what}`: pass `bias=False`"
         note = Note(script.span(pair.after.call), "the batch norm that takes its output")

@@ -36,7 +36,7 @@ def test_a_finding_that_is_gone_is_mentioned(quick: Shell) -> None:
     quick.write("src/a.py", TRAIN.replace("slow", "fast"))
     done = quick.check(*FILE)
     assert done.returncode == 0
-    assert done.stderr == "1 finding of known.json is gone: `--write-baseline` takes note.\n"
+    assert done.stderr == "1 finding of known.json is gone: `--write-baseline` removes it.\n"
     done = quick.check(*FILE, "--verbose")
     assert "  src/a.py: XY201 slow()\n" in done.stderr
     assert quick.check(*FILE, "--quiet").stderr == ""

@@ -29,7 +29,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _discover(*paths: str, **overrides: object) -> Discovery:
-    return discover(map(Path, paths), Project(load_registry(), overrides))
+    return discover(map(Path, paths), Project(load_registry(), overrides).settings_at)
 
 
 def _found(*paths: str, **overrides: object) -> list[str]:

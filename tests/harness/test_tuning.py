@@ -14,9 +14,10 @@ import pytest
 from harness.scripts import write
 
 from torchlint.cli.loadersettings import find_call
+from torchlint.harness.plan import Plan
 from torchlint.harness.session import ScriptError
 from torchlint.harness.tuning.report import TuningReport
-from torchlint.harness.tuning.runs import Runs, TuningPlan
+from torchlint.harness.tuning.runs import Runs
 from torchlint.harness.tuning.session import search
 from torchlint.report.paint import Paint
 from torchlint.report.tuning import tuning_text
@@ -87,7 +88,7 @@ FRAGILE = """
 
 def searched(script: Path, budget: float, *leave: str) -> tuple[TuningReport, str]:
     """Search the settings of a script's loader, some left alone, and give the text too."""
-    with Runs(TuningPlan(script, budget=budget)) as runs:
+    with Runs(Plan(script, budget=budget)) as runs:
         call = find_call(runs.survey.made)
         assert call is not None
         fixed: Any = dict.fromkeys(leave, "left alone")
@@ -184,7 +185,7 @@ BY_HAND = """
 
 def test_workers_that_hang_are_ended_long_before_the_time_limit(tmp_path: Path) -> None:
     script = write(tmp_path, BY_HAND.replace("STUCK", "True"))
-    with Runs(TuningPlan(script, budget=5)) as runs:
+    with Runs(Plan(script, budget=5)) as runs:
         call = find_call(runs.survey.made)
         assert call is not None
         leave: Any = dict.fromkeys(("prefetch_factor", "pin_memory", "batch_size"), "left alone")
@@ -238,7 +239,7 @@ def test_steps_by_hand_in_a_project_that_is_the_folder_of_temporary_files() -> N
     ],
 )
 def test_a_script_without_a_loader_says_so(tmp_path: Path, text: str, reason: str) -> None:
-    plan = TuningPlan(write(tmp_path, text), budget=10)
+    plan = Plan(write(tmp_path, text), budget=10)
     with Runs(plan) as runs, pytest.raises(ScriptError) as error:
         _ = runs.survey
     assert reason in error.value.failure.message

@@ -32,6 +32,10 @@ async def _talk(folder: Path) -> None:
         found = await session.call_tool("check", {"paths": ["train.py"]})
         assert found.structured_content is not None
         assert [each["code"] for each in found.structured_content["findings"]] == ["TL801"]
+        given: tuple[str | list[str], ...] = (["perf", "TL2"], "perf,TL2")
+        for select in given:
+            again = await session.call_tool("check", {"paths": ["train.py"], "select": select})
+            assert again.structured_content == found.structured_content
         page = await session.call_tool("explain", {"code": "TL801"})
         assert "detect_anomaly" in str(page.content)
         diff = await session.call_tool("fix", {"paths": ["train.py"]})

@@ -151,6 +151,55 @@ def test_a_view_has_a_limit_and_what_is_cut_is_told(tmp_path: Path) -> None:
     assert "lib.gone" not in view.names
 
 
+def test_users_of_what_handles_tensors_come_first(tmp_path: Path) -> None:
+    body = "    x = net.eval()\n" * 400
+    users = {
+        f"a{number}.py": f"from lib import NAME\ndef f(net):\n    NAME\n{body}f(DataLoader)\n"
+        for number in range(3)
+    }
+    lib = "NAME = 'x'\ndef read(x):\n    return x.item()\n"
+    train = "from lib import read\nfor batch in loader:\n    batch.backward(read(1))\n"
+    found = views(tmp_path, {"lib.py": lib, "train.py": train, **users})
+    assert linked(found["lib.py"]) == {
+        "a0.py": [1, 2, 404],
+        "a1.py": [1, 2, 404],
+        "a2.py": [404],
+        "train.py": [1, 2],
+    }
+
+
+def test_a_class_that_uses_the_file_takes_little_room_unless_it_has_steps(tmp_path: Path) -> None:
+    body = "        read(1)\n" + "        self.net.eval()\n" * 200
+    head = "from lib import read\nclass"
+    files = {
+        "lib.py": "def read(x):\n    return x.item()\n",
+        "net.py": f"{head} Net:\n    def run(self):\n{body}",
+        "task.py": f"{head} Task:\n    def training_step(self):\n{body}",
+        "main.py": "import net, task\ntask.Task(DataLoader)\n",
+    }
+    found = views(tmp_path, files)
+    assert linked(found["lib.py"]) == {"main.py": [1, 2], "task.py": [1, 2]}
+
+
+def test_docstrings_and_comments_are_left_blank(tmp_path: Path) -> None:
+    lib = (
+        'def step(x):\n    """Step.\n\n    Back.\n    """\n    # back\n    x.backward()  # now\n\n'
+        'def none():\n    """Only this."""\n'
+    )
+    found = views(tmp_path, {"main.py": "from lib import *\nstep(none())\n", "lib.py": lib})
+    assert [each.text for each in found["main.py"].modules[0].excerpts] == [
+        "def step(x):\n\n\n\n\n\n    x.backward()  # now\n",
+        'def none():\n    """Only this."""\n',
+    ]
+
+
+def test_an_evaluation_is_enough_to_link(tmp_path: Path) -> None:
+    main = "import torch\nfrom lib import f\nwith torch.no_grad():\n    f(1)\n"
+    other = "import torch\nloader = torch.utils.data.DataLoader(1)\nimport main\n"
+    found = views(tmp_path, {"main.py": main, "lib.py": "def f(x): pass\n", "other.py": other})
+    assert linked(found["lib.py"]) == {"main.py": [1, 2, 3]}
+
+
 def test_the_code_of_a_start_is_not_lent_to_other_programs(tmp_path: Path) -> None:
     train = (
         "def loss(x):\n    return x * scale\n\n"

@@ -16,14 +16,7 @@ from torchlint.audit.questions import (
     whole,
 )
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import (
-    Answer,
-    Technique,
-    cannot_tell,
-    in_use,
-    missing,
-    not_applicable,
-)
+from torchlint.audit.technique import Answer, Technique, cannot_tell, missing, not_applicable, used
 
 _RESUMING: Final = (
     r"(?:\w+_)?(?:resume|restart|restore)\w*|load_(?:checkpoint|model|ckpt|weights)\w*"
@@ -45,24 +38,19 @@ def _saves_nothing(survey: Survey) -> Answer | None:
     return not_applicable("nothing is saved here")
 
 
-def _states(survey: Survey) -> Answer | None:
-    call = survey.method("state_dict", *_SAVERS)
-    return in_use(survey.line(call), survey.quoted(call)) if call else None
-
-
 def _saved_now_and_then(survey: Survey) -> Answer | None:
     call = _saves(survey)
     if call is None:
         return None
     if survey.script.loops.each_step(call):
         return cannot_tell(f"how often line {survey.line(call)} saves")
-    return in_use(survey.line(call), f"{survey.quoted(call)} is not run in every step")
+    return used(survey, call, " is not run in every step")
 
 
 def _copied(survey: Survey) -> Answer | None:
     for call in survey.script.calls.of("copy.deepcopy"):
         if "state_dict" in survey.script.code(call.node):
-            return in_use(survey.line(call.node), survey.quoted(call.node))
+            return used(survey, call.node)
     kept = survey.word(r"best\w*(?:state|weight|model|wts|param)\w*")
     if kept is None:
         return not_applicable("no best weights are kept in memory")
@@ -72,11 +60,9 @@ def _copied(survey: Survey) -> Answer | None:
 def _restored(survey: Survey) -> Answer | None:
     restores = survey.script.optimizers.restores
     if restores:
-        return in_use(survey.line(restores[0]), survey.quoted(restores[0]))
+        return used(survey, restores[0])
     call = survey.method("load_state_dict") if survey.called(r"torch\.load") else None
-    if call is None:
-        return None
-    return in_use(survey.line(call), f"{survey.quoted(call)}; the optimizer state is not restored")
+    return used(survey, call, "; the optimizer state is not restored")
 
 
 def _never_loaded(survey: Survey) -> Answer | None:
@@ -92,7 +78,7 @@ CHECKPOINTS: Final = (
     Technique(
         "state dicts saved, not modules",
         ("S2",),
-        (looped, _saves_nothing, _states),
+        (looped, _saves_nothing, method("state_dict", *_SAVERS)),
         ("TL901",),
     ),
     Technique(

@@ -18,9 +18,10 @@ from torchlint.audit.questions import (
     owned,
     trained,
     unknown,
+    unless,
 )
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
+from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable, used
 from torchlint.semantic.loops.frequency import Frequency
 from torchlint.semantic.loops.loops import Role
 
@@ -32,31 +33,24 @@ _FACTORY: Final = re.compile(
 def _reads(survey: Survey, region: cst.CSTNode) -> Answer | None:
     for reading in survey.script.readings.within(region):
         if survey.script.loops.frequency(reading.node) is Frequency.EVERY_PASS:
-            place = f"{survey.quoted(reading.node)} on line {survey.line(reading.node)}"
-            return cannot_tell(f"whether each pass needs {place}")
+            return cannot_tell(f"whether each pass needs {survey.placed(reading.node)}")
     for call in survey.script.calls.of_methods("item", "tolist", "numpy", "cpu"):
         if (
             survey.script.tree.inside(call, region)
             and survey.script.loops.frequency(call) is Frequency.EVERY_PASS
         ):
-            return cannot_tell(f"whether {survey.quoted(call)} on line {survey.line(call)} waits")
+            return cannot_tell(f"whether {survey.placed(call)} waits")
     return None
 
 
 def _read_in_training(survey: Survey) -> Answer | None:
-    for loop in survey.script.loops.of(Role.TRAIN_BATCH):
-        answer = _reads(survey, loop.node.body)
-        if answer is not None:
-            return answer
-    return None
+    loops = survey.script.loops.of(Role.TRAIN_BATCH)
+    return next(filter(None, (_reads(survey, loop.node.body) for loop in loops)), None)
 
 
 def _read_in_evaluation(survey: Survey) -> Answer | None:
-    for place in survey.script.evaluations.all:
-        answer = _reads(survey, place.body)
-        if answer is not None:
-            return answer
-    return None
+    places = survey.script.evaluations.all
+    return next(filter(None, (_reads(survey, place.body) for place in places)), None)
 
 
 def _kept_in_evaluation(survey: Survey) -> Answer | None:
@@ -73,7 +67,7 @@ def _made_there(survey: Survey) -> Answer | None:
         ):
             last = name.rpartition(".")[2]
             if name == f"torch.{last}" and last not in ("load", "Generator", "autocast"):
-                return in_use(survey.line(call), survey.quoted(call))
+                return used(survey, call)
     return None
 
 
@@ -82,28 +76,22 @@ def _made_on_host(survey: Survey) -> Answer:
     for name, call in survey.named_calls:
         if _FACTORY.fullmatch(name):
             if not any(survey.script.tree.inside(call, each) for each in reading):
-                place = f"{survey.quoted(call)} on line {survey.line(call)}"
-                return cannot_tell(f"whether {place} belongs on the device")
+                return cannot_tell(f"whether {survey.placed(call)} belongs on the device")
     return not_applicable("no tensor is created from scratch outside of datasets")
 
 
-def _nothing_joined(survey: Survey) -> Answer:
-    return not_applicable("nothing is concatenated here")
+def _moves(survey: Survey) -> bool:
+    calls_of = survey.script.calls.of_methods("to", "cuda")
+    return any(survey.script.program.moves.move(call) is not None for call in calls_of)
 
 
-def _moves_nothing(survey: Survey) -> Answer | None:
-    for call in survey.script.calls.of_methods("to", "cuda"):
-        if survey.script.program.moves.move(call) is not None:
-            return None
-    return not_applicable("nothing is moved to a device here")
-
-
-def _batches_moved(survey: Survey) -> Answer | None:
-    for loop in survey.script.loops.all():
-        for call in survey.script.tree.within(loop.node.body, cst.Call):
-            if loop.is_batch and survey.script.program.moves.move(call) is not None:
-                return None
-    return not_applicable("no loop here copies a batch to a device")
+def _moves_batches(survey: Survey) -> bool:
+    return any(
+        survey.script.program.moves.move(call) is not None
+        for loop in survey.script.loops.all()
+        if loop.is_batch
+        for call in survey.script.tree.within(loop.node.body, cst.Call)
+    )
 
 
 DEVICE: Final = (
@@ -137,7 +125,8 @@ DEVICE: Final = (
     Technique(
         "non-blocking copies to the device",
         ("S3.7",),
-        (keyword("non_blocking"), accelerated, owned, _batches_moved,
+        (keyword("non_blocking"), accelerated, owned,
+         unless(_moves_batches, "no loop here copies a batch to a device"),
          unknown("whether these batches come from pinned memory")),
         ("TL204",),
         "cited: the copy overlaps with the work of the GPU",
@@ -145,7 +134,7 @@ DEVICE: Final = (
     Technique(
         "networks moved to the device once",
         ("S2",),
-        (accelerated, owned, _moves_nothing, trained,
+        (accelerated, owned, unless(_moves, "nothing is moved to a device here"), trained,
          in_use_at_training("no rule found a network that moves in the loop")),
         ("TL206",),
         "measured x1.5 of a forward pass saved each step, two CPU cores",
@@ -177,7 +166,7 @@ DEVICE: Final = (
         "one concatenation, after the loop",
         ("S2",),
         (calls(r"torch\.(?:cat|concat|concatenate|stack)"),
-         _nothing_joined),
+         lambda survey: not_applicable("nothing is concatenated here")),
         ("TL405",),
         "measured x265 to x347 for 300 pieces, two CPU cores",
     ),

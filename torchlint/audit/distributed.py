@@ -9,18 +9,24 @@ from torchlint.audit.questions import (
     calls,
     keyword,
     mentions,
+    method,
     owned,
     trained,
     unknown,
+    unless,
     unseen,
     whole,
+    words,
 )
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
+from torchlint.audit.technique import Answer, Technique, cannot_tell, not_applicable, used
 from torchlint.semantic.values.values import State
 
 _PERHAPS: Final = mentions(
     r"\w*distributed|ddp|\w*world_size|\w*local_rank", "does with several GPUs"
+)
+_NO_WRAP: Final = unless(
+    lambda survey: survey.script.program.processes.wraps(), "no DistributedDataParallel here"
 )
 _WRAPS: Final = (
     r"torch\.nn\.parallel\.DistributedDataParallel|torch\.distributed\.fsdp\.\w+|"
@@ -39,40 +45,16 @@ def _spawned(survey: Survey) -> Answer | None:
     return not_applicable(f"{survey.quoted(call)} starts the processes") if call else None
 
 
-def _sampler(survey: Survey) -> Answer | None:
-    call = survey.method("set_epoch")
-    call = call or survey.called(r"torch\.utils\.data\.DistributedSampler")
-    return in_use(survey.line(call), survey.quoted(call)) if call else None
-
-
-def _no_windows(survey: Survey) -> Answer | None:
-    if any(True for _ in survey.script.loops.gradient_accumulations.all()):
-        return None
-    return not_applicable("no gradients are accumulated here")
-
-
-def _synchronized_last(survey: Survey) -> Answer | None:
-    found = survey.method("no_sync") or survey.word("require_backward_grad_sync")
-    return in_use(survey.line(found), survey.quoted(found)) if found else None
+def _accumulates(survey: Survey) -> bool:
+    return any(True for _ in survey.script.loops.gradient_accumulations.all())
 
 
 def _used_alone(survey: Survey) -> Answer | None:
-    calls_of = survey.script.program.processes.wraps()
-    if not calls_of:
-        return not_applicable("no DistributedDataParallel here")
-    wrap = calls_of[0]
+    wrap = survey.script.program.processes.wraps()[0]
     asked = survey.script.calls.at(wrap).argument("find_unused_parameters")
     if asked.state is State.ABSENT or survey.is_off(asked):
-        return in_use(
-            survey.line(wrap), f"{survey.quoted(wrap)} does not search for unused parameters"
-        )
+        return used(survey, wrap, " does not search for unused parameters")
     return None
-
-
-def _no_wrap(survey: Survey) -> Answer | None:
-    if survey.script.program.processes.wraps():
-        return None
-    return not_applicable("no DistributedDataParallel here")
 
 
 def _by_plain_python(survey: Survey) -> Answer | None:
@@ -91,14 +73,12 @@ def _collectives(survey: Survey) -> Answer | None:
     if call is None:
         return not_applicable("no collective is called here")
     if survey.script.loops.each_step(call):
-        place = f"{survey.quoted(call)} on line {survey.line(call)}"
-        return cannot_tell(f"whether each step needs {place}")
-    return in_use(survey.line(call), f"{survey.quoted(call)} is not called in every step")
+        return cannot_tell(f"whether each step needs {survey.placed(call)}")
+    return used(survey, call, " is not called in every step")
 
 
 def _reads_rank(survey: Survey) -> Answer | None:
-    text = next(survey.strings("LOCAL_RANK"), None)
-    return in_use(survey.line(text), f"{survey.quoted(text)} is read") if text else None
+    return used(survey, next(survey.strings("LOCAL_RANK"), None), " is read")
 
 
 DISTRIBUTED: Final = (
@@ -121,13 +101,15 @@ DISTRIBUTED: Final = (
     Technique(
         "data sharded by process and reshuffled every epoch",
         ("S1",),
-        (_sampler, owned, _one_process, unknown("how the data is split between the processes")),
+        (method("set_epoch"), calls(r"torch\.utils\.data\.DistributedSampler"), owned,
+         _one_process, unknown("how the data is split between the processes")),
         ("TL702", "TL706"),
     ),
     Technique(
         "gradients synchronized once per accumulation",
         ("S3.9",),
-        (_synchronized_last, owned, _one_process, _no_windows,
+        (method("no_sync"), words("require_backward_grad_sync"), owned, _one_process,
+         unless(_accumulates, "no gradients are accumulated here"),
          unknown("whether gradients are synchronized in every pass")),
         ("TL704",),
         "measured x1.47 for two processes on a CPU that accumulate four batches",
@@ -135,7 +117,7 @@ DISTRIBUTED: Final = (
     Technique(
         "no search for unused parameters",
         ("S1",),
-        (owned, _used_alone, unknown("whether a parameter goes unused in some step")),
+        (owned, _NO_WRAP, _used_alone, unknown("whether a parameter goes unused in some step")),
         ("TL705",),
         "measured x1.04 on two CPU cores",
     ),
@@ -143,7 +125,7 @@ DISTRIBUTED: Final = (
         "gradients reduced in place, in suitable buckets",
         (),
         (keyword(r"gradient_as_bucket_view|static_graph|bucket_cap_mb(?:_list)?|batched_grad_copy"),
-         _no_wrap, unknown("whether a copy of all gradients is worth the saving")),
+         _NO_WRAP, unknown("whether a copy of all gradients is worth the saving")),
         ("TL708",),
         "saves the memory of one copy of all gradients (`gradient_as_bucket_view=True`)",
     ),

@@ -6,7 +6,7 @@ from typing import Final
 
 from torchlint.audit.questions import calls, evaluated, looped, trainer_option, unknown
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
+from torchlint.audit.technique import Answer, Technique, not_applicable, used
 from torchlint.semantic.values.gradient import Grad
 
 
@@ -14,19 +14,13 @@ def _unrecorded(survey: Survey) -> Answer | None:
     for place in survey.script.evaluations.all:
         for forward in place.forwards:
             if forward.records is Grad.OFF:
-                return in_use(
-                    survey.line(forward.call), f"{survey.quoted(forward.call)} records no graph"
-                )
+                return used(survey, forward.call, " records no graph")
     return None
 
 
 def _in_modes(survey: Survey) -> Answer | None:
-    call = survey.method("eval")
-    if call is None:
-        return None
     back = survey.method("train")
-    more = f", {survey.quoted(back)} on line {survey.line(back)}" if back else ""
-    return in_use(survey.line(call), survey.quoted(call) + more)
+    return used(survey, survey.method("eval"), f", {survey.placed(back)}" if back else "")
 
 
 def _same_in_both(survey: Survey) -> Answer | None:

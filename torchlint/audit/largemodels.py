@@ -13,10 +13,11 @@ from torchlint.audit.questions import (
     looped,
     trained,
     unknown,
+    unless,
     words,
 )
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
+from torchlint.audit.technique import Answer, Technique, used
 
 _GRAPHED: Final = frozenset({"reduce-overhead", "max-autotune"})
 _FLOAT8: Final = r"fp8|float8|transformer-engine(?:-float16)?"
@@ -24,30 +25,26 @@ _SHARDING: Final = r"(?:fsdp|deepspeed)\w*"
 _SEQUENCES: Final = r"\w*tokeniz\w*|pad_sequence|pack_padded_sequence|input_ids|max_length"
 
 
+_WITHOUT_SEQUENCES: Final = unless(
+    lambda survey: survey.word(_SEQUENCES) or survey.framework,
+    "no sequences of tokens in this file",
+)
+
+
 def _graphed_by_compiler(survey: Survey) -> Answer | None:
     for name in ("mode", "torch_compile_mode"):
         arg = survey.keyword(name)
         if arg is not None and survey.script.values.value_of(arg.value).literal in _GRAPHED:
-            return in_use(survey.line(arg.value), survey.quoted(arg))
+            return used(survey, arg)
     return None
 
 
-def _without_sequences(survey: Survey) -> Answer | None:
-    if survey.word(_SEQUENCES) or survey.framework is not None:
-        return None
-    return not_applicable("no sequences of tokens in this file")
+def _freezes(survey: Survey) -> object:
+    return survey.method("requires_grad_") or survey.assigned_attribute("requires_grad")
 
 
-def _frozen_nothing(survey: Survey) -> Answer | None:
-    if survey.method("requires_grad_") or survey.assigned_attribute("requires_grad"):
-        return None
-    return not_applicable("nothing is frozen in this file")
-
-
-def _saves_nothing(survey: Survey) -> Answer | None:
-    if survey.calling(r"save\w*|\w+_save") or survey.framework is not None:
-        return None
-    return not_applicable("nothing is saved in this file")
+def _saves(survey: Survey) -> object:
+    return survey.calling(r"save\w*|\w+_save") or survey.framework
 
 
 LARGE_MODELS: Final = (
@@ -76,7 +73,7 @@ LARGE_MODELS: Final = (
          keyword(r"packing|group_by_length|padding_free|train_sampling_strategy"),
          words(r"cu_seqlens\w*|\w*pack(?:ed|ing)?_?(?:sequences?|dataset|tokens)|group_texts|"
                r"BucketBatchSampler|LengthGroupedSampler"),
-         _without_sequences, unknown("how much of a batch is padding")),
+         _WITHOUT_SEQUENCES, unknown("how much of a batch is padding")),
         ("TL113",),
         "measured x3.7 for a step of 64 tokens against one padded to 256 on two CPU cores",
     ),
@@ -95,7 +92,8 @@ LARGE_MODELS: Final = (
         "checkpoints written while training goes on",
         (),
         (calls(r"torch\.distributed\.checkpoint\.(?:\w+\.)*async_save"),
-         words(r"async_save\w*|AsyncCheckpointIO|save_async\w*"), _saves_nothing,
+         words(r"async_save\w*|AsyncCheckpointIO|save_async\w*"),
+         unless(_saves, "nothing is saved in this file"),
          unknown("how long the steps wait for a checkpoint")),
         ("TL904",),
         "saves the time that a step waits for the disk",
@@ -104,7 +102,7 @@ LARGE_MODELS: Final = (
         "losses without the logits of a whole vocabulary",
         (),
         (calls(r"torch\.nn\.functional\.linear_cross_entropy|(?:liger_kernel|cut_cross_entropy)\..+"),
-         keyword(r"use_liger(?:_kernel|_loss)?"), _without_sequences,
+         keyword(r"use_liger(?:_kernel|_loss)?"), _WITHOUT_SEQUENCES,
          unknown("whether the logits take much of the memory")),
         ("TL409",),
         "saves memory: 117 MiB for 745 with 2,048 tokens and 32,000 words",
@@ -114,7 +112,7 @@ LARGE_MODELS: Final = (
         (),
         (words(r"(?:\w+_)?(?:cached?|precomputed?|stored)_(?:\w+_)?(?:latents?|embed\w*|features?)|"
                r"(?:latents?|embed\w*|features?)_caches?|vae_cache\w*"),
-         _frozen_nothing, trained,
+         unless(_freezes, "nothing is frozen in this file"), trained,
          unknown("whether a frozen network sees the same data in every epoch")),
         ("TL410",),
         "saves the forward pass of the frozen network in every epoch but the first",

@@ -6,7 +6,7 @@ from typing import Final
 
 from torchlint.audit.questions import in_use_at_training, trained
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, in_use, not_applicable
+from torchlint.audit.technique import Answer, Technique, not_applicable, used
 
 _PROFILERS: Final = r"torch\.(?:profiler|autograd\.profiler)\.\w+|cProfile\.\w+|line_profiler\.\w+"
 
@@ -24,7 +24,7 @@ def _on_demand(survey: Survey) -> Answer | None:
     call = survey.called(_PROFILERS)
     if call is None:
         return not_applicable("nothing is profiled here")
-    return in_use(survey.line(call), f"{survey.quoted(call)} runs for a while, or on demand")
+    return used(survey, call, " runs for a while, or on demand")
 
 
 LEFTOVERS: Final = (

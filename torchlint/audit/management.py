@@ -13,18 +13,12 @@ from torchlint.audit.questions import (
     looped,
     missing_at_training,
     trained,
+    unless,
     whole,
     words,
 )
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import (
-    Answer,
-    Technique,
-    cannot_tell,
-    in_use,
-    missing,
-    not_applicable,
-)
+from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, missing, used
 from torchlint.semantic.loops.loops import Role
 
 _TRACKERS: Final = (
@@ -39,10 +33,8 @@ _TIMERS: Final = (
 
 
 def _patient(survey: Survey) -> Answer | None:
-    for name in survey.script.tree.all(cst.Name):
-        if name.value.lower().endswith("patience"):
-            return in_use(survey.line(name), survey.quoted(name))
-    return None
+    names = survey.script.tree.all(cst.Name)
+    return used(survey, next((n for n in names if n.value.lower().endswith("patience")), None))
 
 
 def _leaves_early(survey: Survey) -> Answer | None:
@@ -67,17 +59,12 @@ def _own_logger(survey: Survey) -> Answer | None:
     return cannot_tell(f"what {survey.quoted(node)} keeps")
 
 
-def _no_epochs(survey: Survey) -> Answer | None:
-    if survey.script.loops.of(Role.EPOCH):
-        return None
-    return not_applicable("no loop over epochs here")
-
-
 MANAGEMENT: Final = (
     Technique(
         "early stopping",
         ("S1", "S2"),
-        (words(r"\w*early_?stop\w*"), _patient, _leaves_early, looped, trained, _no_epochs,
+        (words(r"\w*early_?stop\w*"), _patient, _leaves_early, looped, trained,
+         unless(lambda survey: survey.script.loops.of(Role.EPOCH), "no loop over epochs here"),
          evaluated, _to_the_end),
         gain="saves the epochs that no longer help",
     ),

@@ -15,6 +15,7 @@ from torchlint.audit.questions import (
     shown,
     trained,
     unknown,
+    unless,
     unseen,
     words,
 )
@@ -24,9 +25,9 @@ from torchlint.audit.technique import (
     Technique,
     cannot_tell,
     elsewhere,
-    in_use,
     missing,
     not_applicable,
+    used,
 )
 from torchlint.semantic.values.values import State
 
@@ -64,17 +65,11 @@ def _bias_or_norm(survey: Survey) -> Answer | None:
     for name, call in survey.named_calls:
         if _CONVOLUTION.fullmatch(name) or name == "torch.nn.Linear":
             if survey.script.calls.at(call).argument("bias").equals(False):
-                return in_use(survey.line(call), f"{survey.quoted(call)} has no bias")
+                return used(survey, call, " has no bias")
     return cannot_tell("which layers feed the batch norms")
 
 
-def _loss_on_logits(survey: Survey) -> Answer | None:
-    call = survey.called(
-        r"torch\.nn\.(?:functional\.)?(?:CrossEntropyLoss|cross_entropy|BCEWithLogitsLoss|"
-        r"binary_cross_entropy_with_logits)"
-    )
-    if call is not None:
-        return in_use(survey.line(call), survey.quoted(call))
+def _other_loss(survey: Survey) -> Answer:
     if survey.called(r"torch\.nn\.(?:\w+Loss|functional\.\w*loss)"):
         return not_applicable("no loss here takes logits")
     return elsewhere("the loss is not here")
@@ -84,35 +79,11 @@ def _called(survey: Survey) -> Answer | None:
     forwards = [call for step in survey.script.loops.steps.all for call in step.forwards]
     for call in (*forwards, *survey.script.tree.all(cst.Call)):
         if survey.script.loops.module_call(call) is not None:
-            return in_use(survey.line(call), survey.quoted(call))
+            return used(survey, call)
     return None
 
 
-def _checkpointed(survey: Survey) -> Answer | None:
-    call = survey.called(r"torch\.utils\.checkpoint\.\w+")
-    return in_use(survey.line(call), survey.quoted(call)) if call else None
-
-
-def _embeds(survey: Survey) -> Answer | None:
-    call = survey.called(r"torch\.nn\.(?:Embedding(?:Bag)?|functional\.embedding)")
-    if call is not None:
-        return in_use(survey.line(call), survey.quoted(call))
-    if survey.word("one_hot"):
-        return None
-    return not_applicable("nothing is looked up by an index")
-
-
-def _no_old_tensors(survey: Survey) -> Answer | None:
-    call = survey.method("detach") or survey.called(r"torch\.no_grad")
-    if call is not None:
-        return in_use(survey.line(call), survey.quoted(call))
-    return not_applicable("no tensor is detached here")
-
-
-def _normalized(survey: Survey) -> Answer | None:
-    call = survey.called(_NORMS)
-    if call is not None:
-        return in_use(survey.line(call), survey.quoted(call))
+def _loaded(survey: Survey) -> Answer | None:
     for name, made in survey.named_calls:
         if _LOADED.fullmatch(name) and _NO_NETWORK.search(name) is None:
             return cannot_tell(f"the layers of {survey.quoted(made)} are not here")
@@ -130,7 +101,7 @@ def _depthwise(survey: Survey) -> Answer | None:
     for call in _convolutions(survey):
         groups = survey.script.calls.at(call).argument("groups", 6)
         if groups.state is not State.ABSENT and not groups.equals(1):
-            return in_use(survey.line(call), f"{survey.quoted(call)} in groups")
+            return used(survey, call, " in groups")
     return None
 
 
@@ -159,7 +130,7 @@ def _pointwise(survey: Survey, call: cst.Call) -> bool:
 def _from_hub(survey: Survey) -> Answer | None:
     for call in survey.script.calls.of_methods("from_pretrained"):
         if _NO_NETWORK.search(survey.script.code(call.func)) is None:
-            return in_use(survey.line(call), survey.quoted(call))
+            return used(survey, call)
     return None
 
 
@@ -171,7 +142,7 @@ def _pretrained(survey: Survey) -> Answer | None:
         if value.state is not State.KNOWN and not survey.default(arg.value):
             return cannot_tell(f"{survey.quoted(arg)} is known when the script runs")
         if _is_of_library(survey, made) or (arg.keyword and arg.keyword.value == "pretrained"):
-            return in_use(survey.line(arg.value), survey.quoted(arg))
+            return used(survey, arg)
     return None
 
 
@@ -214,7 +185,8 @@ NETWORK: Final = (
     Technique(
         "losses computed from logits",
         (),
-        (_loss_on_logits,),
+        (calls(r"torch\.nn\.(?:functional\.)?(?:CrossEntropyLoss|cross_entropy|BCEWithLogitsLoss|"
+               r"binary_cross_entropy_with_logits)"), _other_loss),
         ("TL402",),
     ),
     Technique(
@@ -226,7 +198,7 @@ NETWORK: Final = (
     Technique(
         "activation checkpointing",
         ("S1", "S3.8"),
-        (_checkpointed, method("gradient_checkpointing_enable"),
+        (calls(r"torch\.utils\.checkpoint\.\w+"), method("gradient_checkpointing_enable"),
          calls(r"torch\.distributed\.algorithms\._checkpoint\.checkpoint_wrapper\.\w+"),
          keyword(r"\w*gradient_checkpointing|activation_checkpointing(?:_policy)?|use_checkpoint|"
                  r"use_checkpointing"), shown,
@@ -237,7 +209,9 @@ NETWORK: Final = (
     Technique(
         "embedding lookups, not one-hot products",
         (),
-        (_embeds, unknown("whether the one-hot product could be a lookup")),
+        (calls(r"torch\.nn\.(?:Embedding(?:Bag)?|functional\.embedding)"),
+         unless(lambda survey: survey.word("one_hot"), "nothing is looked up by an index"),
+         unknown("whether the one-hot product could be a lookup")),
         ("TL406",),
         "measured x420 to x460 for the lookup on two CPU cores",
     ),
@@ -258,13 +232,14 @@ NETWORK: Final = (
     Technique(
         "`detach()`, not `.data`",
         (),
-        (_no_old_tensors,),
+        (method("detach"), calls(r"torch\.no_grad"),
+         lambda survey: not_applicable("no tensor is detached here")),
         ("TL408",),
     ),
     Technique(
         "batch or layer normalization",
         ("S3.17",),
-        (_normalized, shown, _deep_without),
+        (calls(_NORMS), _loaded, shown, _deep_without),
         gain="cited: fewer epochs to the same loss",
     ),
     Technique(

@@ -11,6 +11,7 @@ from torchlint.audit.questions import (
     calls,
     looped,
     mentions,
+    method,
     missing_at_training,
     optimized,
     trained,
@@ -28,6 +29,7 @@ from torchlint.audit.technique import (
     in_use,
     missing,
     not_applicable,
+    used,
 )
 from torchlint.semantic.values.calls import CallSite
 
@@ -44,7 +46,7 @@ def _fused(survey: Survey) -> Answer | None:
         for name in ("fused", "foreach"):
             given = site.given(name)
             if given is not None and not site.argument(name).equals(False):
-                return in_use(survey.line(given.value), survey.quoted(given))
+                return used(survey, given)
     return None
 
 
@@ -54,30 +56,18 @@ def _not_fusable(survey: Survey) -> Answer | None:
     return not_applicable(f"{survey.quoted(survey.optimizers[0].node)} has no fused form")
 
 
-def _cleared(survey: Survey) -> Answer | None:
-    call = survey.method("zero_grad")
-    return in_use(survey.line(call), survey.quoted(call)) if call else None
-
-
 def _chosen(survey: Survey) -> Answer | None:
-    site = survey.optimizers[0]
-    return in_use(survey.line(site.node), survey.quoted(site.node))
+    return used(survey, survey.optimizers[0].node)
 
 
 def _accumulates(survey: Survey) -> Answer | None:
-    for window in survey.script.loops.gradient_accumulations.all():
-        call = window.backwards[0]
-        return in_use(survey.line(call), f"{survey.quoted(call)} accumulates over several batches")
-    return None
+    window = next(iter(survey.script.loops.gradient_accumulations.all()), None)
+    return used(survey, window and window.backwards[0], " accumulates over several batches")
 
 
 def _by_accelerate(survey: Survey) -> Answer | None:
-    call = (
-        survey.method("accumulate")
-        if survey.script.program.devices.framework == "accelerate"
-        else None
-    )
-    return in_use(survey.line(call), survey.quoted(call)) if call else None
+    ours = survey.script.program.devices.framework == "accelerate"
+    return used(survey, survey.method("accumulate")) if ours else None
 
 
 def _by_hand(survey: Survey) -> Answer | None:
@@ -85,7 +75,7 @@ def _by_hand(survey: Survey) -> Answer | None:
         if isinstance(each.target, cst.Subscript):
             key = survey.script.code(each.target).rpartition("[")[2]
             if key.strip("]'\" ") == "lr":
-                return in_use(survey.line(each.target), f"{survey.quoted(each.target)} is set")
+                return used(survey, each.target, " is set")
     return None
 
 
@@ -94,7 +84,7 @@ def _scheduled(survey: Survey) -> Answer | None:
     if not made:
         return None
     warm = "" if survey.word(r"\w*warm_?up\w*|OneCycleLR") else "; no warm-up found"
-    return in_use(survey.line(made[0].call), survey.quoted(made[0].call) + warm)
+    return used(survey, made[0].call, warm)
 
 
 def _second_order(survey: Survey) -> Answer | None:
@@ -106,12 +96,6 @@ def _second_order(survey: Survey) -> Answer | None:
 def _constant_rate(survey: Survey) -> Answer | None:
     site = survey.optimizers[0]
     return missing(survey.line(site.node), f"{survey.quoted(site.node)} keeps one learning rate")
-
-
-def _clips(survey: Survey) -> Answer | None:
-    call = survey.called(r"torch\.nn\.utils\.clip_grad_\w+|torch\.nn\.utils\.get_total_norm")
-    call = call or survey.method("clip_grad_norm_", "clip_grad_value_", "clip_gradients")
-    return in_use(survey.line(call), survey.quoted(call)) if call else None
 
 
 def _seldom_clipped(survey: Survey) -> Answer | None:
@@ -129,23 +113,17 @@ def _freezes(survey: Survey) -> Answer | None:
     for site in survey.optimizers:
         given = site.given("params", 0)
         if given is not None and "requires_grad" in survey.script.values.code_of(given.value):
-            return in_use(
-                survey.line(site.node), f"{survey.quoted(site.node)} gets trainable parameters only"
-            )
+            return used(survey, site.node, " gets trainable parameters only")
     return cannot_tell(f"which optimized parameters line {survey.line(places[0].node)} freezes")
 
 
 def _made_once(survey: Survey) -> Answer | None:
-    site = survey.optimizers[0]
-    return in_use(survey.line(site.node), f"{survey.quoted(site.node)} is created once")
+    return used(survey, survey.optimizers[0].node, " is created once")
 
 
 def _batch_size(survey: Survey) -> Answer | None:
-    for site in survey.loaders:
-        answer = _size_of(survey, site)
-        if answer is not None:
-            return answer
-    return None
+    sizes = (_size_of(survey, site) for site in survey.loaders)
+    return next(filter(None, sizes), None)
 
 
 def _size_of(survey: Survey, site: CallSite) -> Answer | None:
@@ -180,7 +158,7 @@ OPTIMIZATION: Final = (
     Technique(
         "gradients set to None in every step",
         ("S3.11",),
-        (_cleared, looped, trained, unknown("what clears the gradients of this loop")),
+        (method("zero_grad"), looped, trained, unknown("what clears the gradients of this loop")),
         ("TL502", "TL507"),
         "measured x1.12 to x1.13 a step of 20 small tensors on two CPU cores",
     ),
@@ -216,7 +194,9 @@ OPTIMIZATION: Final = (
     Technique(
         "gradient clipping",
         ("S3.14",),
-        (_clips, trainer_option("gradient_clip_val|max_grad_norm|clip_grad"), looped, trained,
+        (calls(r"torch\.nn\.utils\.clip_grad_\w+|torch\.nn\.utils\.get_total_norm"),
+         method("clip_grad_norm_", "clip_grad_value_", "clip_gradients"),
+         trainer_option("gradient_clip_val|max_grad_norm|clip_grad"), looped, trained,
          mentions(r"(?:\w+_)?(?:clip_grad|grad_clip|max_grad_norm|clip_norm)\w*", "clips"),
          _seldom_clipped,
          missing_at_training("recurrent layers or attention train without clipping")),

@@ -10,7 +10,6 @@ import libcst as cst
 from torchlint.audit.questions import (
     accelerated,
     calls,
-    in_use_at_loader,
     in_use_at_training,
     keyword,
     loader_option,
@@ -19,6 +18,7 @@ from torchlint.audit.questions import (
     trained,
     trainer_option,
     unknown,
+    unless,
     words,
 )
 from torchlint.audit.survey import Survey
@@ -26,9 +26,11 @@ from torchlint.audit.technique import (
     Answer,
     Technique,
     cannot_tell,
+    clean,
     elsewhere,
     in_use,
     not_applicable,
+    used,
 )
 from torchlint.semantic.data.datasets import Trait
 from torchlint.semantic.values.kind import Kind
@@ -36,7 +38,11 @@ from torchlint.semantic.values.values import State
 
 _CACHE: Final = re.compile(r"_?(?:\w+_)?cached?(?:_\w+)?")
 _TENSOR: Final = re.compile(r"torch\.(?:tensor|FloatTensor|LongTensor|Tensor)")
-_NO_WORKERS: Final = {
+_ARRAYS: Final = unless(
+    lambda survey: survey.script.functions.imports("numpy", "pandas", "cv2", "PIL"),
+    "there are no NumPy arrays here",
+)
+_USELESS: Final = {
     Trait.IN_MEMORY: "only indexes what is in memory: workers would slow it down",
     Trait.FEW: "has so few items that starting workers costs more",
     Trait.ON_DEVICE: "yields tensors that are on the GPU already",
@@ -50,7 +56,7 @@ def _gains_nothing(survey: Survey) -> Answer | None:
     for site in survey.loaders:
         dataset = site.given("dataset", 0)
         traits = survey.script.loaders.datasets.traits(dataset.value) if dataset else {}
-        for trait, why in _NO_WORKERS.items():
+        for trait, why in _USELESS.items():
             if trait in traits:
                 return not_applicable(f"what {_label(survey)} reads {why}")
     return None
@@ -60,23 +66,20 @@ def _label(survey: Survey) -> str:
     return survey.script.loaders.label(survey.loaders[0].node)
 
 
-def _no_workers(survey: Survey) -> Answer | None:
+def _has_workers(survey: Survey) -> bool:
     counts = [site.argument("num_workers", 5) for site in survey.loaders]
-    if all(each.state is State.ABSENT or survey.is_off(each) for each in counts):
-        return not_applicable("no loader here has workers")
-    return None
+    return not all(each.state is State.ABSENT or survey.is_off(each) for each in counts)
 
 
-def _one_pass(survey: Survey) -> Answer | None:
-    if any(survey.script.loaders.repeated(site.node) for site in survey.loaders):
-        return None
-    return not_applicable("no loader is iterated more than once")
+_NO_WORKERS: Final = unless(_has_workers, "no loader here has workers")
 
 
-def _apple(survey: Survey) -> Answer | None:
-    if survey.script.program.target.device == "mps":
-        return not_applicable("MPS has no pinned memory")
-    return None
+def _is_repeated(survey: Survey) -> bool:
+    return any(survey.script.loaders.repeated(site.node) for site in survey.loaders)
+
+
+def _may_pin(survey: Survey) -> bool:
+    return survey.script.program.target.device != "mps"
 
 
 def _unpinned(survey: Survey) -> Answer | None:
@@ -92,7 +95,7 @@ def _fetched_together(survey: Survey) -> Answer | None:
             return in_use(survey.line(site.node), "`batch_size=None`: the sampler yields batches")
     for function in survey.script.tree.all(cst.FunctionDef):
         if function.name.value == "__getitems__":
-            return in_use(survey.line(function.name), "`__getitems__`")
+            return used(survey, function.name)
     return None
 
 
@@ -102,6 +105,13 @@ def _in_memory(survey: Survey) -> Answer | None:
         if dataset and Trait.IN_MEMORY in survey.script.loaders.datasets.traits(dataset.value):
             return cannot_tell("whether this dataset can be indexed with a whole batch")
     return not_applicable("no loader here reads tensors that are in memory")
+
+
+def _made_once(survey: Survey) -> Answer | None:
+    if not survey.loaders:
+        return None
+    line = survey.line(survey.loaders[0].node)
+    return clean(line, "no rule found a loader that a loop creates again")
 
 
 def _reads_items(survey: Survey) -> Answer | None:
@@ -119,7 +129,7 @@ def _keeps_items(survey: Survey) -> Answer | None:
     for name in ("functools.lru_cache", "functools.cache"):
         found = survey.named(name)
         if found is not None:
-            return in_use(survey.line(found), survey.quoted(found))
+            return used(survey, found)
     for code in survey.script.loaders.items.all():
         for node in survey.script.tree.within(code.owner or code.node, cst.Attribute):
             if _CACHE.fullmatch(node.attr.value):
@@ -132,12 +142,6 @@ def _nothing_repeated(survey: Survey) -> Answer | None:
     return cannot_tell(f"what `{code.label}` could keep from one epoch to the next")
 
 
-def _arrays(survey: Survey) -> Answer | None:
-    if survey.script.functions.imports("numpy", "pandas", "cv2", "PIL"):
-        return None
-    return not_applicable("there are no NumPy arrays here")
-
-
 def _prepared(survey: Survey) -> Answer:
     if survey.word("transforms|ToTensor|Image|cv2|imread|imageio"):
         return cannot_tell("whether the images are normalized where they are prepared")
@@ -148,16 +152,11 @@ def _prepared(survey: Survey) -> Answer:
     return elsewhere("the data is prepared elsewhere")
 
 
-def _shared_memory(survey: Survey) -> Answer | None:
-    call = survey.called(r"torch\.(?:from_numpy|as_tensor)")
-    return in_use(survey.line(call), survey.quoted(call)) if call else None
-
-
 def _copying(survey: Survey) -> Answer | None:
     call = survey.called(_TENSOR.pattern)
     if call is None:
         return not_applicable("no array becomes a tensor here")
-    return cannot_tell(f"whether {survey.quoted(call)} on line {survey.line(call)} gets an array")
+    return cannot_tell(f"whether {survey.placed(call)} gets an array")
 
 
 def _listed(survey: Survey) -> Answer:
@@ -168,28 +167,15 @@ def _listed(survey: Survey) -> Answer:
             if isinstance(value, (cst.List, cst.ListComp)) or (
                 survey.script.kind(given) is Kind.SEQUENCE
             ):
-                place = f"{survey.quoted(call)} on line {survey.line(call)}"
-                return cannot_tell(f"whether the list for {place} holds arrays")
+                return cannot_tell(f"whether the list for {survey.placed(call)} holds arrays")
     return not_applicable("no tensor is made from a list here")
-
-
-def _no_texts(survey: Survey) -> Answer | None:
-    if survey.word(r"\w*tokeniz\w*"):
-        return None
-    return not_applicable("no text is tokenized in this file")
-
-
-def _without_opencv(survey: Survey) -> Answer | None:
-    if survey.script.functions.imports("cv2", "albumentations"):
-        return None
-    return not_applicable("OpenCV is not used here")
 
 
 def _as_they_come(survey: Survey) -> Answer | None:
     for site in survey.loaders:
         given = site.given("in_order")
         if given is not None and site.argument("in_order").equals(False):
-            return in_use(survey.line(given.value), survey.quoted(given))
+            return used(survey, given)
     return None
 
 
@@ -198,7 +184,7 @@ def _divided_by_deviation(survey: Survey) -> Answer | None:
         if isinstance(node.operator, cst.Divide) and isinstance(node.left, cst.BinaryOperation):
             if isinstance(node.left.operator, cst.Subtract):
                 if "std" in survey.script.code(node.right).lower():
-                    return in_use(survey.line(node), survey.quoted(node))
+                    return used(survey, node)
     return None
 
 
@@ -216,7 +202,9 @@ PIPELINE: Final = (
     Technique(
         "batches in pinned memory",
         ("S0", "S1", "S2", "S3.2"),
-        (loader_option("pin_memory", 7), accelerated, _apple, loading, _unpinned,
+        (loader_option("pin_memory", 7), accelerated,
+         unless(_may_pin, "MPS has no pinned memory"),
+         loading, _unpinned,
          unknown("whether the batches of the loaders go to a GPU from here")),
         ("TL102",),
         "cited: an epoch in half the time, together with four workers",
@@ -225,7 +213,8 @@ PIPELINE: Final = (
         "persistent workers, prefetched batches",
         ("S0",),
         (loader_option("persistent_workers"), loader_option("prefetch_factor"),
-         trainer_option("dataloader_persistent_workers"), loading, _no_workers, _one_pass,
+         trainer_option("dataloader_persistent_workers"), loading, _NO_WORKERS,
+         unless(_is_repeated, "no loader is iterated more than once"),
          unknown("whether the same workers could serve every epoch")),
         ("TL103",),
         "measured x3.5 to x4.0 an epoch of 512 small items, two CPU cores",
@@ -233,7 +222,9 @@ PIPELINE: Final = (
     Technique(
         "one OpenCV thread in each worker",
         ("S1",),
-        (calls(r"cv2\.setNumThreads"), _without_opencv,
+        (calls(r"cv2\.setNumThreads"),
+         unless(lambda survey: survey.script.functions.imports("cv2", "albumentations"),
+                "OpenCV is not used here"),
          unknown("whether workers run OpenCV, and how many threads each has")),
         ("TL110",),
         "measured x1.44 for 2 workers with 16 threads each on two CPU cores",
@@ -241,7 +232,7 @@ PIPELINE: Final = (
     Technique(
         "batches as they come, not in order",
         (),
-        (_as_they_come, loading, _no_workers,
+        (_as_they_come, loading, _NO_WORKERS,
          unknown("whether some items take much longer than others")),
         gain="no figure yet; where a slow item holds up the batches of other workers",
     ),
@@ -256,21 +247,21 @@ PIPELINE: Final = (
     Technique(
         "loaders created once",
         ("S2",),
-        (loading, in_use_at_loader("no rule found a loader that a loop creates again")),
+        (loading, _made_once),
         ("TL104",),
         "measured x3.5 an epoch together with persistent workers, x1.0 alone, two CPU cores",
     ),
     Technique(
         "arrays become tensors without a copy",
         ("S3.12",),
-        (_shared_memory, _arrays, _copying),
+        (calls(r"torch\.(?:from_numpy|as_tensor)"), _ARRAYS, _copying),
         ("TL105",),
         "measured x2.7 an epoch of small images on two CPU cores",
     ),
     Technique(
         "arrays stacked before they become tensors",
         ("S3.12",),
-        (calls(r"(?:numpy|torch)\.stack"), _arrays, _listed),
+        (calls(r"(?:numpy|torch)\.stack"), _ARRAYS, _listed),
         ("TL106",),
         "measured x205 to x280 for the conversion of 64 arrays, two CPU cores",
     ),
@@ -297,7 +288,9 @@ PIPELINE: Final = (
     Technique(
         "texts tokenized once, many at a time",
         ("S1",),
-        (keyword("batched"), _no_texts, unknown("where and how often the texts are tokenized")),
+        (keyword("batched"),
+         unless(lambda survey: survey.word(r"\w*tokeniz\w*"), "no text is tokenized in this file"),
+         unknown("where and how often the texts are tokenized")),
         ("TL111", "TL114"),
         "measured x1.9 for `map` over texts in batches on two CPU cores",
     ),

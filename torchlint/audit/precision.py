@@ -14,25 +14,30 @@ from torchlint.audit.questions import (
     keyword,
     layered,
     looped,
+    named,
     owned,
     trained,
     trainer_option,
     unknown,
+    unless,
     unseen,
 )
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable
+from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable, used
 
 _AUTOCAST: Final = r"torch\.(?:amp|cuda\.amp|cpu\.amp)\.autocast"
 _CONVOLUTIONS: Final = r"Conv[23]d|ConvTranspose[23]d|conv[23]d|resnet\w*|vgg\w*|\w*CNN"
+_POINTWISE: Final = (
+    r"torch\.nn\.(?:functional\.)?(?:gelu|silu|mish|softplus|logsigmoid|GELU|SiLU|Mish|Softplus"
+    r"|LogSigmoid|layer_norm|LayerNorm|rms_norm|RMSNorm|log_softmax|LogSoftmax|softmax|Softmax"
+    r"|relu|ReLU|LeakyReLU|ELU|Tanh|Sigmoid)"
+)
+_WIDE: Final = unless(
+    lambda survey: not survey.script.values.precision.is_wide,
+    "complex numbers, float64 or matrix inverses need full precision",
+)
 _MODES: Final = frozenset({"reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"})
 _ATTENTION: Final = r"(?:\w*_)?attn(?:_\w+)?|\w*Attention\w*|attention\w*|Transformer\w*"
-
-
-def _wide(survey: Survey) -> Answer | None:
-    if survey.script.values.precision.is_wide:
-        return not_applicable("complex numbers, float64 or matrix inverses need full precision")
-    return None
 
 
 def _other_low(survey: Survey) -> Answer | None:
@@ -41,22 +46,18 @@ def _other_low(survey: Survey) -> Answer | None:
     return None
 
 
-def _no_autocast(survey: Survey) -> Answer | None:
-    if survey.called(_AUTOCAST) or survey.called(r"torch\.(?:cuda\.)?amp\.GradScaler"):
-        return None
-    return not_applicable("no autocast and no scaler of torch's own here")
-
-
-def _autocast_in_order(survey: Survey) -> Answer | None:
+def _autocast_in_order(survey: Survey) -> Answer:
     call = survey.called(_AUTOCAST) or survey.called(r"torch\.(?:cuda\.)?amp\.GradScaler")
-    return in_use(survey.line(call), "autocast and scaler are used correctly") if call else None
+    if call is None:
+        return not_applicable("no autocast and no scaler of torch's own here")
+    return in_use(survey.line(call), "autocast and scaler are used correctly")
 
 
 def _tuned(survey: Survey) -> Answer | None:
     for line in survey.assigned("torch.backends.cudnn.benchmark"):
         value = survey.script.values.value_of(line.value)
         if value.equals(True):
-            return in_use(survey.line(line), survey.quoted(line))
+            return used(survey, line)
         if not value.is_literal:
             return cannot_tell(f"{survey.quoted(line)} is only known at run time")
     return None
@@ -75,7 +76,7 @@ def _tf32(survey: Survey) -> Answer | None:
         full = survey.script.calls.at(call).argument("precision", 0).equals("highest")
         if full:
             return not_applicable("full precision is set explicitly")
-        return in_use(survey.line(call), survey.quoted(call))
+        return used(survey, call)
     for name in (
         "torch.backends.cuda.matmul.allow_tf32",
         "torch.backends.cuda.matmul.fp32_precision",
@@ -84,36 +85,25 @@ def _tf32(survey: Survey) -> Answer | None:
             value = survey.script.values.value_of(line.value)
             if value.equals(False) or value.equals("ieee"):
                 return not_applicable("full precision is set explicitly")
-            return in_use(survey.line(line), survey.quoted(line))
+            return used(survey, line)
     return None
-
-
-def _covered(survey: Survey) -> Answer | None:
-    if survey.called(_AUTOCAST):
-        return not_applicable("autocast covers the matmuls")
-    return None
-
-
-def _channels_last(survey: Survey) -> Answer | None:
-    found = survey.named("torch.channels_last")
-    return in_use(survey.line(found), survey.quoted(found)) if found else None
 
 
 def _compiled(survey: Survey) -> Answer | None:
     found = survey.named("torch.compile")
     if found is not None:
-        return in_use(survey.line(found), survey.quoted(found))
+        return used(survey, found)
     for call in survey.script.calls.of_methods("compile"):
         assert isinstance(call.func, cst.Attribute)
         if survey.script.name(call.func) is None:
-            return in_use(survey.line(call), survey.quoted(call))
+            return used(survey, call)
     return None
 
 
-def _not_compiled(survey: Survey) -> Answer | None:
-    if _compiled(survey) or survey.keyword("torch_compile"):
-        return None
-    return not_applicable("nothing is compiled here")
+_NOT_COMPILED: Final = unless(
+    lambda survey: _compiled(survey) or survey.keyword("torch_compile"),
+    "nothing is compiled here",
+)
 
 
 def _mode(survey: Survey) -> Answer | None:
@@ -121,28 +111,19 @@ def _mode(survey: Survey) -> Answer | None:
         arg = survey.keyword(name)
         given = survey.script.values.value_of(arg.value).literal if arg is not None else None
         if arg is not None and given in _MODES:
-            return in_use(survey.line(arg.value), survey.quoted(arg))
+            return used(survey, arg)
     return None
 
 
 def _block_by_block(survey: Survey) -> Answer | None:
-    named = survey.word("compile_repeated_blocks|use_regional_compilation|compile_regions")
-    if named is not None:
-        return in_use(survey.line(named), survey.quoted(named))
+    blocks = survey.word("compile_repeated_blocks|use_regional_compilation|compile_regions")
+    if blocks is not None:
+        return used(survey, blocks)
     compiles = [site.node for site in survey.script.calls.of("torch.compile")]
     for call in (*compiles, *survey.script.calls.of_methods("compile")):
         if any(isinstance(each.node, cst.For) for each in survey.script.loops.around(call)):
-            return in_use(survey.line(call), f"{survey.quoted(call)} in a loop over the blocks")
+            return used(survey, call, " in a loop over the blocks")
     return None
-
-
-def _pointwise(survey: Survey) -> Answer | None:
-    call = survey.called(
-        r"torch\.nn\.(?:functional\.)?(?:gelu|silu|mish|softplus|logsigmoid|GELU|SiLU|Mish|Softplus"
-        r"|LogSigmoid|layer_norm|LayerNorm|rms_norm|RMSNorm|log_softmax|LogSoftmax|softmax|Softmax"
-        r"|relu|ReLU|LeakyReLU|ELU|Tanh|Sigmoid)"
-    )
-    return in_use(survey.line(call), survey.quoted(call)) if call else None
 
 
 def _aligned(survey: Survey) -> Answer | None:
@@ -168,7 +149,7 @@ PRECISION: Final = (
         "mixed precision",
         ("S0", "S1", "S2", "S3.4"),
         (calls(_AUTOCAST), trainer_option(r"precision|fp16|bf16|mixed_precision"),
-         accelerated, owned, _wide, _other_low, trained,
+         accelerated, owned, _WIDE, _other_low, trained,
          unknown("whether this training keeps its accuracy in low precision")),
         ("TL301", "TL319"),
         "measured x2.1 to x3.3 for a convolutional step on a CPU with bfloat16 units; cited: x2"
@@ -177,7 +158,7 @@ PRECISION: Final = (
     Technique(
         "autocast and scaler used correctly",
         ("S0", "S1", "S3.4"),
-        (_no_autocast, _autocast_in_order),
+        (_autocast_in_order,),
         ("TL302", "TL303", "TL314", "TL320"),
     ),
     Technique(
@@ -191,7 +172,9 @@ PRECISION: Final = (
     Technique(
         "TF32 matmuls",
         ("S2",),
-        (_tf32, accelerated, looped, _wide, _covered, trained,
+        (_tf32, accelerated, looped, _WIDE,
+         unless(lambda survey: not survey.called(_AUTOCAST), "autocast covers the matmuls"),
+         trained,
          unknown("whether matmuls take a relevant share of the time")),
         ("TL306",),
         "no figure yet; for float32 matmuls on Ampere and later GPUs",
@@ -199,7 +182,7 @@ PRECISION: Final = (
     Technique(
         "channels-last memory format",
         ("S2",),
-        (_channels_last, accelerated, looped,
+        (named("torch.channels_last"), accelerated, looped,
          layered(_CONVOLUTIONS, "no convolution here"),
          unknown("whether every layer keeps this layout")),
         ("TL307",),
@@ -217,7 +200,7 @@ PRECISION: Final = (
     Technique(
         "the compiler's mode",
         (),
-        (_mode, _not_compiled,
+        (_mode, _NOT_COMPILED,
          unknown("whether the kernels are worth a search, or so short that starting them counts")),
         gain="no figure yet; for large products (`max-autotune`) and short kernels"
         " (`reduce-overhead`)",
@@ -225,7 +208,7 @@ PRECISION: Final = (
     Technique(
         "equal blocks compiled one by one",
         (),
-        (_block_by_block, _not_compiled, unknown("whether the network repeats equal blocks")),
+        (_block_by_block, _NOT_COMPILED, unknown("whether the network repeats equal blocks")),
         gain="saves the compilation of all blocks but one: 12 equal ones are compiled once",
     ),
     Technique(
@@ -252,7 +235,7 @@ PRECISION: Final = (
     Technique(
         "torch's own pointwise functions",
         ("S3.bonus",),
-        (_pointwise, layered("forward", "no network is written here"),
+        (calls(_POINTWISE), layered("forward", "no network is written here"),
          unseen("no activation of torch's own is used here")),
         ("TL311",),
         "measured x13.7 to x16.6 for GELU, forward and backward, on a CPU",

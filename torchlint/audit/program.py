@@ -58,10 +58,6 @@ def _joined(rows: Iterable[Row]) -> Row:
     )
 
 
-def _strength(row: Row) -> int:
-    return _STRONGEST_FIRST.index((row.status, row.basis))
-
-
 def _parts(gain: str) -> list[str]:
     return gain.split("; ") if gain else []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import libcst as cst
@@ -17,6 +18,7 @@ from torchlint.audit.technique import (
     in_use,
     missing,
     not_applicable,
+    used,
 )
 from torchlint.semantic.values.values import State
 
@@ -32,53 +34,37 @@ _WITHOUT_LOOP: Final = frozenset({"accelerate", "deepspeed"})
 
 def calls(pattern: str) -> Ask:
     """Answer *in use* where a function whose qualified name matches is called."""
-
-    def ask(survey: Survey) -> Answer | None:
-        call = survey.called(pattern)
-        return in_use(survey.line(call), survey.quoted(call)) if call else None
-
-    return ask
+    return lambda survey: used(survey, survey.called(pattern))
 
 
 def method(*names: str) -> Ask:
     """Answer *in use* where a method of one of these names is called."""
+    return lambda survey: used(survey, survey.method(*names))
 
-    def ask(survey: Survey) -> Answer | None:
-        call = survey.method(*names)
-        return in_use(survey.line(call), survey.quoted(call)) if call else None
 
-    return ask
+def named(name: str) -> Ask:
+    """Answer *in use* where something with this qualified name is read."""
+    return lambda survey: used(survey, survey.named(name))
 
 
 def words(pattern: str) -> Ask:
     """Answer *in use* where an identifier matches."""
-
-    def ask(survey: Survey) -> Answer | None:
-        node = survey.word(pattern)
-        return in_use(survey.line(node), survey.quoted(node)) if node else None
-
-    return ask
+    return lambda survey: used(survey, survey.word(pattern))
 
 
 def keyword(pattern: str) -> Ask:
     """Answer *in use* where a keyword argument matches and is not off."""
-
-    def ask(survey: Survey) -> Answer | None:
-        arg = survey.keyword(pattern)
-        return in_use(survey.line(arg.value), survey.quoted(arg)) if arg else None
-
-    return ask
+    return lambda survey: used(survey, survey.keyword(pattern))
 
 
 def layered(pattern: str, why: str) -> Ask:
     """Answer *not applicable* where the file defines its network and no identifier matches."""
+    return lambda survey: None if survey.word(pattern) else shown(survey) or not_applicable(why)
 
-    def ask(survey: Survey) -> Answer | None:
-        if survey.word(pattern):
-            return None
-        return shown(survey) or not_applicable(why)
 
-    return ask
+def unless(fact: Callable[[Survey], object], why: str) -> Ask:
+    """Answer *not applicable* unless a fact holds."""
+    return lambda survey: None if fact(survey) else not_applicable(why)
 
 
 def trainer_option(pattern: str) -> Ask:
@@ -94,7 +80,7 @@ def trainer_option(pattern: str) -> Ask:
                     continue
                 alone = _LEFT_ALONE + _FULL * ("precision" in arg.keyword.value)
                 if not survey.is_off(value) and not any(map(value.equals, alone)):
-                    return in_use(survey.line(arg.value), survey.quoted(arg))
+                    return used(survey, arg)
         return None
 
     return ask
@@ -108,7 +94,7 @@ def argument(pattern: str, *names: str) -> Ask:
             if arg.keyword is not None and arg.keyword.value in names:
                 given = survey.script.values.value_of(arg.value).literal
                 if isinstance(given, str) and re.fullmatch(pattern, given):
-                    return in_use(survey.line(arg.value), survey.quoted(arg))
+                    return used(survey, arg)
         return None
 
     return ask
@@ -208,31 +194,12 @@ def optimized(survey: Survey) -> Answer | None:
 
 def in_use_at_training(why: str) -> Ask:
     """Answer *in use* at the training loop, given that no rule found anything."""
-
-    def ask(survey: Survey) -> Answer | None:
-        loop = survey.training
-        return clean(survey.line(loop), why) if loop else None
-
-    return ask
-
-
-def in_use_at_loader(why: str) -> Ask:
-    """Answer *in use* at the first loader, given that no rule found anything."""
-
-    def ask(survey: Survey) -> Answer | None:
-        return clean(survey.line(survey.loaders[0].node), why) if survey.loaders else None
-
-    return ask
+    return lambda survey: clean(survey.line(survey.training), why) if survey.training else None
 
 
 def missing_at_training(why: str) -> Ask:
     """Answer *missing* at the training loop."""
-
-    def ask(survey: Survey) -> Answer | None:
-        loop = survey.training
-        return missing(survey.line(loop), why) if loop else None
-
-    return ask
+    return lambda survey: missing(survey.line(survey.training), why) if survey.training else None
 
 
 def loader_option(name: str, position: int | None = None) -> Ask:

@@ -63,6 +63,10 @@ class Survey:
             return f"`{self._short(node.func)}({'…' if node.args else ''})`"
         return f"`{self._short(node)}`"
 
+    def placed(self, node: cst.CSTNode) -> str:
+        """Return the code of a node, as `quoted` does, and its line."""
+        return f"{self.quoted(node)} on line {self.line(node)}"
+
     def _short(self, node: cst.CSTNode) -> str:
         text = " ".join(self.script.code(node).split()).replace("`", "'")
         return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

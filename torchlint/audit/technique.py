@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import libcst as cst
+
 from torchlint.audit.line import Line
 from torchlint.audit.row import Basis, Status
 from torchlint.audit.survey import Survey
@@ -28,6 +30,14 @@ Ask = Callable[[Survey], Answer | None]
 def in_use(line: Line, why: str) -> Answer:
     """Return that a line of the script uses the technique."""
     return Answer(Status.IN_USE, why, line)
+
+
+def used(survey: Survey, node: cst.CSTNode | None, more: str = "") -> Answer | None:
+    """Return that the code of a node uses the technique, None where there is no such code."""
+    if node is None:
+        return None
+    place = node.value if isinstance(node, cst.Arg) else node
+    return in_use(survey.line(place), survey.quoted(node) + more)
 
 
 def clean(line: Line, why: str) -> Answer:

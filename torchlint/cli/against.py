@@ -4,49 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from torchlint.cli.gitcommand import git, git_bytes
+from torchlint.cli.options import all_of, flag
 from torchlint.finding import Safety
 from torchlint.harness.judging.verdict import Revision
 from torchlint.harness.plan import Variant
 from torchlint.source import Source, SourceError
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
 _OPTION: Final = "--against"
 _DIFF: Final = ("diff", "--no-ext-diff", "--no-textconv", "--no-renames", "--name-status", "-z")
-
-
-def against_options(command: Command) -> Command:
-    """Add `--against`, `--same-numbers` and `--fail-slower`."""
-    options = (
-        click.option(
-            _OPTION,
-            metavar="REVISION",
-            help="Compare the working tree with a git revision, instead of fixes with the script.",
-        ),
-        click.option(
-            "--same-numbers",
-            is_flag=True,
-            help="With --against, fail if losses or parameters differ by more than rounding.",
-        ),
-        click.option(
-            "--fail-slower",
-            type=str,
-            callback=_percent,
-            metavar="PERCENT",
-            help="With --against, fail only if a step is slower by more than this, as in 5%.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 def _percent(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
@@ -56,6 +29,27 @@ def _percent(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     if match is None:
         raise click.BadParameter(f"`{value}` is no percentage such as 5%")
     return float(match[1]) / 100
+
+
+against_options = all_of(
+    click.option(
+        _OPTION,
+        metavar="REVISION",
+        help="Compare the working tree with a git revision, instead of fixes with the script.",
+    ),
+    click.option(
+        "--same-numbers",
+        is_flag=True,
+        help="With --against, fail if losses or parameters differ by more than rounding.",
+    ),
+    click.option(
+        "--fail-slower",
+        type=str,
+        callback=_percent,
+        metavar="PERCENT",
+        help="With --against, fail only if a step is slower by more than this, as in 5%.",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +73,7 @@ def compared_with(options: Mapping[str, Any], script: Path) -> Against | None:
     if ref is None:
         for name in ("same_numbers", "fail_slower"):
             if options[name]:
-                raise click.UsageError(f"`--{name.replace('_', '-')}` needs `{_OPTION} REVISION`")
+                raise click.UsageError(f"`{flag(name)}` needs `{_OPTION} REVISION`")
         return None
     if options["apply"]:
         raise click.UsageError(f"`{_OPTION}` makes no fixes, so there is nothing to --apply")

@@ -89,10 +89,10 @@ class KnownFindings:
         if not gone or self._run.quiet:
             return
         count = gone.total()
-        verb = "is" if count == 1 else "are"
+        verb, them = ("is", "it") if count == 1 else ("are", "them")
         remark(
             f"{plural(count, 'finding')} of {self._baseline.file} {verb} gone:"
-            " `--write-baseline` takes note."
+            f" `--write-baseline` removes {them}."
         )
         if self._run.settings.verbose:
             for each, times in sorted(gone.items()):

@@ -15,6 +15,7 @@ from torchlint.cli.grouped import GroupedCommand
 from torchlint.cli.measured import Costs, measured_costs, measured_options
 from torchlint.cli.options import (
     configuration_options,
+    flag,
     paths_argument,
     report_options,
     run_options,
@@ -88,8 +89,7 @@ def _check(
     reads_stdin = run.reads_stdin(paths)
     for action in ("add_ignore", "write_baseline"):
         if reads_stdin and options[action]:
-            name = action.replace("_", "-")
-            raise click.UsageError(f"`--{name}` writes to files, not to standard input")
+            raise click.UsageError(f"`{flag(action)}` writes to files, not to standard input")
     if options["show_files"]:
         return run.show_files(paths)
     if options["show_links"]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import click
 
+from torchlint.cli.options import all_of
 from torchlint.cli.scripts import refuse_module, refuse_notebook, refuse_system
 from torchlint.harness.plan import Launcher
-
-Command = TypeVar("Command", bound=Callable[..., object])
 
 _PYTHON: Final = re.compile(r"python[\d.]*")
 _WITH_VALUE: Final = ("-X", "-W")
@@ -43,15 +42,11 @@ class Started:
     """The mixed precision that `accelerate launch` sets."""
 
 
-def started_arguments(command: Command) -> Command:
-    """Add SCRIPT, ARGS and `--module`."""
-    for option in (
-        click.option("-m", "--module", metavar="MODULE", help="Run a module, as `python -m` does."),
-        click.argument("args", nargs=-1),
-        click.argument("script", required=False),
-    ):
-        command = option(command)
-    return command
+started_arguments = all_of(
+    click.argument("script", required=False),
+    click.argument("args", nargs=-1),
+    click.option("-m", "--module", metavar="MODULE", help="Run a module, as `python -m` does."),
+)
 
 
 def started(command: str, script: str | None, args: Sequence[str], module: str | None) -> Started:

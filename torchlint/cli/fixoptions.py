@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import click
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+from torchlint.cli.options import all_of, flag
 
 _READ_ONLY = ("add_ignore", "write_baseline")
 
@@ -27,30 +27,18 @@ class Ending(NamedTuple):
     """Whether the written fixes are listed."""
 
 
-def written_fix_options(command: Command) -> Command:
-    """Add the options of both commands."""
-    for option in (
-        click.option(
-            "--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if a fix was written."
-        ),
-        click.option("--show-fixes", is_flag=True, help="List the fixes that were written."),
-        click.option("--diff", is_flag=True, help="Print the diff of the fixes, write nothing."),
-    ):
-        command = option(command)
-    return command
-
-
-def check_fix_options(command: Command) -> Command:
-    """Add the options with which `check` also fixes."""
-    for option in (
-        written_fix_options,
-        click.option("--fix-only", is_flag=True, help="Write the fixes, report nothing."),
-        click.option(
-            "--fix/--no-fix", help="Write the fixes and report the rest, as `fix --apply`."
-        ),
-    ):
-        command = option(command)
-    return command
+written_fix_options = all_of(
+    click.option("--diff", is_flag=True, help="Print the diff of the fixes, write nothing."),
+    click.option("--show-fixes", is_flag=True, help="List the fixes that were written."),
+    click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if a fix was written."),
+)
+"""The options of both commands."""
+check_fix_options = all_of(
+    click.option("--fix/--no-fix", help="Write the fixes and report the rest, as `fix --apply`."),
+    click.option("--fix-only", is_flag=True, help="Write the fixes, report nothing."),
+    written_fix_options,
+)
+"""The options with which `check` also fixes."""
 
 
 def fix_ending(options: Mapping[str, Any]) -> Ending:
@@ -69,7 +57,7 @@ def check_ending(options: Mapping[str, Any]) -> Ending | None:
         return None
     for name in (*_READ_ONLY, "measured"):
         if options[name]:
-            raise click.UsageError(f"`{_flag(asked[0])}` and `{_flag(name)}` cannot go together")
+            raise click.UsageError(f"`{flag(asked[0])}` and `{flag(name)}` cannot go together")
     return Ending(
         writes=not options["diff"],
         reports=not options["fix_only"],
@@ -77,7 +65,3 @@ def check_ending(options: Mapping[str, Any]) -> Ending | None:
         fails_on_fix=options["exit_non_zero_on_fix"],
         lists_fixes=options["show_fixes"],
     )
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

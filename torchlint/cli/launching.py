@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from torchlint.cli.options import Command
+from torchlint.cli.options import all_of
 from torchlint.harness.plan import Launcher
 
 
@@ -19,50 +19,53 @@ def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
     return value
 
 
-def device_option(command: Command) -> Command:
-    """Add `--device`."""
-    return click.option(
-        "--device",
-        default="auto",
-        callback=_device,
-        show_default=True,
-        metavar="auto|cpu|cuda|cuda:N|mps|xpu",
-        help="Device that the script may use.",
-    )(command)
-
-
-def launch_options(command: Command) -> Command:
-    """Add `--launcher`, `--nproc-per-node`, `--nnodes` and `--rdzv-endpoint`."""
-    for option in reversed(
-        [
-            click.option(
-                "--launcher",
-                type=click.Choice(["torchrun", "accelerate"]),
-                help="Launch the script as several processes; the slowest rank counts.",
-            ),
-            click.option(
-                "--nproc-per-node",
-                type=click.IntRange(min=1),
-                metavar="N",
-                help="Processes per host.",
-            ),
-            click.option(
-                "--nnodes",
-                type=click.IntRange(min=1),
-                default=1,
-                metavar="N",
-                help="Number of hosts; start the same command on each.",
-            ),
-            click.option(
-                "--rdzv-endpoint",
-                default="",
-                metavar="HOST:PORT",
-                help="Address at which the hosts connect.",
-            ),
-        ]
-    ):
-        command = option(command)
-    return command
+device_option = click.option(
+    "--device",
+    default="auto",
+    callback=_device,
+    show_default=True,
+    metavar="auto|cpu|cuda|cuda:N|mps|xpu",
+    help="Device that the script may use.",
+)
+seed_option = click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of all random number generators."
+)
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=600,
+    show_default=True,
+    help="Time limit of one run, in seconds.",
+)
+verbose_option = click.option(
+    "--verbose", "-v", is_flag=True, help="Print the script's output to standard error."
+)
+launch_options = all_of(
+    click.option(
+        "--launcher",
+        type=click.Choice(["torchrun", "accelerate"]),
+        help="Launch the script as several processes; the slowest rank counts.",
+    ),
+    click.option(
+        "--nproc-per-node",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Processes per host.",
+    ),
+    click.option(
+        "--nnodes",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="Number of hosts; start the same command on each.",
+    ),
+    click.option(
+        "--rdzv-endpoint",
+        default="",
+        metavar="HOST:PORT",
+        help="Address at which the hosts connect.",
+    ),
+)
 
 
 def end_on_sigterm() -> None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from torchlint.cli.options import all_of
 from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
     from torchlint.report.entry import Entry
     from torchlint.report.measured import MeasuredReport
     from torchlint.report.traced import TraceReport
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Costs(NamedTuple):
@@ -43,29 +42,29 @@ class Costs(NamedTuple):
         return kept
 
 
-def measured_options(command: Command) -> Command:
-    """Add `--measured`, `--trace` and `--min-cost`."""
-    file = click.Path(exists=True, dir_okay=False, path_type=Path)
-    report = click.option(
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+measured_options = all_of(
+    click.option(
         "--measured",
-        type=file,
+        type=_FILE,
         metavar="FILE",
         help="Rank findings by their cost as measured by `verify --json`, read from FILE.",
-    )
-    trace = click.option(
+    ),
+    click.option(
         "--trace",
-        type=file,
+        type=_FILE,
         metavar="FILE",
         help="Rank findings by the idle time of the device in FILE, a trace of torch.profiler or "
         "an SQLite export of Nsight Systems.",
-    )
-    least = click.option(
+    ),
+    click.option(
         "--min-cost",
         type=click.FloatRange(0, 100),
         metavar="PERCENT",
         help="With --measured or --trace, hide findings that cost less than this share of a step.",
-    )
-    return report(trace(least(command)))
+    ),
+)
 
 
 def measured_costs(options: Mapping[str, Any], paths: Sequence[str]) -> Costs | None:

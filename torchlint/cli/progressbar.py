@@ -10,14 +10,14 @@ from contextlib import contextmanager
 import click
 
 from torchlint.harness.judging.verdict import Outcome
-from torchlint.harness.news import Ratios
+from torchlint.harness.news import Listener, Ratios
 from torchlint.harness.stage import Notify, Stage
 from torchlint.report.escape import printable
 from torchlint.report.summary import plural
 from torchlint.report.verification import compared_text, title
 
 
-class News:
+class News(Listener):
     """Prints what a verification knows, a line for each result."""
 
     def __init__(self, say: Callable[[str], None]) -> None:

@@ -132,7 +132,7 @@ class Run:
         with refused():
             for path in paths:
                 self.project.selection(path)
-            self.found = discover(paths, self.project)
+            self.found = discover(paths, self.project.settings_at)
         found = self.found
         self.report_errors(tuple(dict.fromkeys(found.errors)))
         if not found.files and not found.errors and not self.quiet:
@@ -172,7 +172,7 @@ class Run:
             rules = self.project.selection(Path(path))
             settings = self.project.settings(Path(path))
             if settings.force_exclude and Path(path).is_file():
-                found = discover((Path(path),), self.project)
+                found = discover((Path(path),), self.project.settings_at)
                 rules = rules if found.files else rules.without(rules.codes)
         return sys.stdin.buffer.read(), path, rules, settings
 

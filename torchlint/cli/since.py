@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from torchlint.cli.gitcommand import git
+from torchlint.cli.options import flag
 from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
     from torchlint.edit import Span
     from torchlint.report.entry import Entry
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OPTION: Final = "--since"
 _DIFF: Final = (
@@ -30,13 +30,11 @@ _NEW_FILE: Final = "+++ "
 _READ_ONLY: Final = ("add_ignore", "write_baseline", "fix", "fix_only", "diff")
 
 
-def since_option(command: Command) -> Command:
-    """Add `--since`."""
-    return click.option(
-        "--since",
-        metavar="REF",
-        help="Report only findings on lines that differ from a git revision.",
-    )(command)
+since_option = click.option(
+    "--since",
+    metavar="REF",
+    help="Report only findings on lines that differ from a git revision.",
+)
 
 
 class Hunk(NamedTuple):
@@ -138,8 +136,7 @@ def changed_since(options: Mapping[str, Any]) -> ChangedLines | None:
         return None
     for name in _READ_ONLY:
         if options[name]:
-            flag = name.replace("_", "-")
-            raise click.UsageError(f"`--since` and `--{flag}` cannot go together")
+            raise click.UsageError(f"`--since` and `{flag(name)}` cannot go together")
     return ChangedLines(options["since"])
 
 

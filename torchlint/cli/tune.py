@@ -14,7 +14,13 @@ import click
 from torchlint.cli.commandline import Started, started, started_arguments
 from torchlint.cli.failure import fail
 from torchlint.cli.grouped import GroupedCommand
-from torchlint.cli.launching import device_option, end_on_sigterm
+from torchlint.cli.launching import (
+    device_option,
+    end_on_sigterm,
+    seed_option,
+    timeout_option,
+    verbose_option,
+)
 from torchlint.cli.options import color_option
 from torchlint.cli.terminal import paint_for
 from torchlint.engine import WriteError
@@ -37,19 +43,11 @@ _PLAN: Final = ("budget", "seed", "device", "timeout", "verbose")
     show_default=True,
     help="Time limit of the search, in seconds.",
 )
-@click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of all random number generators."
-)
+@seed_option
 @device_option
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=1),
-    default=600,
-    show_default=True,
-    help="Time limit of one run, in seconds.",
-)
+@timeout_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--verbose", "-v", is_flag=True, help="Print the script's output to standard error.")
+@verbose_option
 @color_option
 @click.pass_context
 def tune(ctx: click.Context, /, script: str | None, args: tuple[str, ...], **options: Any) -> None:
@@ -73,15 +71,16 @@ def tune(ctx: click.Context, /, script: str | None, args: tuple[str, ...], **opt
 
 def _tune(start: Started, options: Mapping[str, Any]) -> int:
     from torchlint.cli.loadersettings import find_call
+    from torchlint.harness.plan import Plan
     from torchlint.harness.session import ScriptError
-    from torchlint.harness.tuning.runs import Runs, TuningPlan
+    from torchlint.harness.tuning.runs import Runs
     from torchlint.harness.tuning.session import search
     from torchlint.report.tuning import tuning_json, tuning_text
     from torchlint.report.verification import failure_line
 
     script = start.script
     settings = {name: options[name] for name in _PLAN}
-    plan = TuningPlan(script, start.args, module=start.module, **settings)
+    plan = Plan(script, start.args, module=start.module, **settings)
     end_on_sigterm()
     try:
         with _progress() as notify, Runs(plan, notify) as runs:

@@ -19,7 +19,15 @@ from torchlint.cli.commandline import started, started_arguments
 from torchlint.cli.epochs import epochs_of
 from torchlint.cli.failure import fail, remark, warn
 from torchlint.cli.grouped import GroupedCommand
-from torchlint.cli.launching import device_option, end_on_sigterm, launch_options, launcher
+from torchlint.cli.launching import (
+    device_option,
+    end_on_sigterm,
+    launch_options,
+    launcher,
+    seed_option,
+    timeout_option,
+    verbose_option,
+)
 from torchlint.cli.options import color_option, configuration_options
 from torchlint.cli.page import require_page, write_page
 from torchlint.cli.progressbar import progress_bar
@@ -66,17 +74,9 @@ _MOST_ROUNDS: Final = 12
     show_default=True,
     help="Rounds per variant; one round runs A, B, B, A.",
 )
-@click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of all random number generators."
-)
+@seed_option
 @device_option
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=1),
-    default=600,
-    show_default=True,
-    help="Time limit of one run, in seconds.",
-)
+@timeout_option
 @launch_options
 @click.option(
     "--quick",
@@ -123,7 +123,7 @@ _MOST_ROUNDS: Final = 12
     help="Write traces of both sides by torch.profiler to FOLDER, from runs that are not timed.",
 )
 @against_options
-@click.option("--verbose", "-v", is_flag=True, help="Print the script's output to standard error.")
+@verbose_option
 @color_option
 @click.pass_context
 def verify(

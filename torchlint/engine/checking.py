@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from torchlint.config import Settings
@@ -111,27 +111,20 @@ def _unparsable(
     return FileResult(source.path, source, (grades.graded(finding),))
 
 
+@dataclass
 class _Check:
     """One check of one text that CPython can parse."""
 
-    def __init__(
-        self,
-        source: Source,
-        rules: Selection,
-        settings: Settings,
-        used_elsewhere: UsedElsewhere,
-        linked: Linked,
-    ) -> None:
-        self.source = source
-        self.linked = linked
-        self.used_elsewhere = used_elsewhere
-        self.rules = rules
-        self.settings = settings
-        self.errors: list[str] = []
-        self.warnings: list[str] = []
-        self.failed: set[str] = set()
-        self.too_deep: dict[str, str] = {}
-        """The warning for each rule that hit the recursion limit, by its code."""
+    source: Source
+    rules: Selection
+    settings: Settings
+    used_elsewhere: UsedElsewhere
+    linked: Linked
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
+    too_deep: dict[str, str] = field(default_factory=dict)
+    """The warning for each rule that hit the recursion limit, by its code."""
 
     def result(self, heads: list[RuleHead], tree: ast.Module) -> FileResult:
         """Run the rules and apply suppression comments; raises `UnparsableError`."""

@@ -6,9 +6,10 @@ import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from torchlint.config import Settings
+from torchlint.engine.layout import SettingsOf
 from torchlint.engine.patterns import Patterns, excluded_by
 from torchlint.engine.project import CONFIGURATION
 from torchlint.program.gitignore import Ignored
@@ -35,24 +36,12 @@ class TooManyFilesError(Exception):
     """A search found more files and folders than allowed."""
 
 
-class SettingsSource(Protocol):
-    """A source of settings for files and folders during a search."""
-
-    def settings(self, path: Path) -> Settings:
-        """Return the settings of a file or folder."""
-        ...
-
-    def settings_at(self, name: str) -> Settings:
-        """Return the settings of a file or folder by its name."""
-        ...
-
-
-def discover(paths: Iterable[Path], project: SettingsSource, most: int | None = None) -> Discovery:
+def discover(paths: Iterable[Path], settings_of: SettingsOf, most: int | None = None) -> Discovery:
     """Find the scripts and notebooks under `paths`; a file given by name is always included.
 
     Raises `TooManyFilesError` if there are more than `most` files and folders.
     """
-    search = _Search(project, most)
+    search = _Search(settings_of, most)
     for path in paths:
         search.add(path)
     return Discovery(search.unique(), tuple(search.errors), tuple(search.folders))
@@ -61,8 +50,8 @@ def discover(paths: Iterable[Path], project: SettingsSource, most: int | None = 
 class _Search:
     """One walk over the paths of a run."""
 
-    def __init__(self, project: SettingsSource, most: int | None) -> None:
-        self.project = project
+    def __init__(self, settings_of: SettingsOf, most: int | None) -> None:
+        self.settings_of = settings_of
         self.most = most
         self.found: dict[str, tuple[bool, str]] = {}
         """For each path, whether it is a link, and the real path."""
@@ -77,7 +66,7 @@ class _Search:
         except OSError as error:
             self.errors.append(_out_of_reach(path, error))
             return
-        settings = self.project.settings(path)
+        settings = self.settings_of(str(path))
         if settings.force_exclude and self._excluded_with_parents(path, settings):
             return
         if stat.S_ISDIR(mode):
@@ -112,7 +101,7 @@ class _Search:
                 self.errors.append(_out_of_reach(Path(folder), error))
                 continue
             self.folders.append(folder)
-            settings = self.project.settings_at(folder)
+            settings = self.settings_of(folder)
             if settings.respect_gitignore and any(entry.name == ".gitignore" for entry in entries):
                 ignored = ignored.below(folder)
             for entry in entries:

@@ -75,7 +75,7 @@ def parse_script(source: Source, target: Target, tree: ast.Module, view: View = 
         raise UnparsableError(_TOO_DEEP, Position(1, 1)) from None
 
 
-_TOO_DEEP: Final = "the code is nested too deeply to be analysed"
+_TOO_DEEP: Final = "the code is nested too deeply to be analyzed"
 
 
 def _problem(source: Source, flags: int) -> UnparsableError | None:

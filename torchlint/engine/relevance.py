@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from torchlint.registry import RuleHead, Selection
 from torchlint.suppressionwords import has_suppression_word
 
 if TYPE_CHECKING:
-    from torchlint.semantic.view import View
+    from torchlint.engine.programs import Linked
 
 UNPARSABLE: Final = "TL001"
 """The code of the rule about files that do not parse; it applies to every text."""
 
 UNUSED: Final = "TL002"
 """The code of the rule about suppressions."""
-
-
-class Linked(Protocol):
-    """What a text is judged with, found out on first use."""
-
-    @property
-    def view(self) -> View:
-        """The definitions of other modules."""
-        ...
 
 
 def relevant(text: str, rules: Selection, linked: Linked | None = None) -> Iterator[RuleHead]:

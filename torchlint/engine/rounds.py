@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,18 +34,16 @@ def in_rounds(
     yield from results
 
 
+@dataclass
 class _Rounds:
     """The rounds after the first one."""
 
-    def __init__(
-        self, files: Sequence[Path], project: Project, programs: Programs, again: FixAgain
-    ) -> None:
-        self.files = files
-        self.project = project
-        self.programs = programs
-        self.again = again
-        self.texts: dict[str, Source] = {}
-        """The texts that are not those on the disk, by path."""
+    files: Sequence[Path]
+    project: Project
+    programs: Programs
+    again: FixAgain
+    texts: dict[str, Source] = field(default_factory=dict)
+    """The texts that are not those on the disk, by path."""
 
     def complete(self, results: list[FixResult]) -> None:
         """Replace the results of files until the views of all files stay as they are."""

@@ -25,9 +25,9 @@ class Store:
     reason to fail. It is JSON, so that the cache in a foreign repository cannot run code.
     """
 
-    def __init__(self, folder: Path, registry: Registry, kind: str = "") -> None:
+    def __init__(self, folder: Path, registry: Registry) -> None:
         self.folder = folder
-        self.file = folder / f"{_fingerprint(_homes(registry))}{kind and f'-{kind}'}.json"
+        self.file = folder / f"{_fingerprint(_homes(registry))}.json"
 
     def read(self) -> dict[str, Any]:
         """Return the entries of the file."""

@@ -205,25 +205,11 @@ def _first(names: str) -> str:
     return found.group() if found is not None else ""
 
 
-class _ProjectSettings:
-    """Default settings for searching a project: files that users exclude may use names, too."""
-
-    def __init__(self, root: str) -> None:
-        self._settings = Settings(root=Path(root))
-
-    def settings(self, path: Path) -> Settings:
-        """Return the same settings for every path."""
-        return self._settings
-
-    def settings_at(self, name: str) -> Settings:
-        """Return the same settings for every name."""
-        return self._settings
-
-
 def _read(root: str) -> tuple[_File, ...] | None:
-    """Read the files of a project; return None if it is too large."""
+    """Read the files of a project, also those that users exclude; None if it is too large."""
+    settings = Settings(root=Path(root))
     try:
-        found = discover([Path(root)], _ProjectSettings(root), MOST_FILES).files
+        found = discover([Path(root)], lambda name: settings, MOST_FILES).files
     except TooManyFilesError:
         return None
     files: list[_File] = []

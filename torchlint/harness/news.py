@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from torchlint.harness.judging.verdict import Outcome
 from torchlint.harness.plan import Variant
@@ -11,8 +10,8 @@ from torchlint.harness.plan import Variant
 Ratios = Sequence[tuple[Variant, float]]
 
 
-class Listener(Protocol):
-    """Hears of every result as soon as it is known."""
+class Listener:
+    """Hears of every result as soon as it is known; this one does nothing about it."""
 
     def planned(self, variants: int, runs: int, seconds: float | None, budget: float) -> None:
         """Hear how many variants there are, how many runs and seconds they need, and the budget."""
@@ -22,16 +21,3 @@ class Listener(Protocol):
 
     def timed(self, rounds: int, of: int, ratios: Ratios, left: float | None) -> None:
         """Hear how many times faster variants are so far, and the seconds that remain."""
-
-
-class Silence:
-    """A listener that does nothing."""
-
-    def planned(self, variants: int, runs: int, seconds: float | None, budget: float) -> None:
-        """Ignore the estimate."""
-
-    def compared(self, outcome: Outcome) -> None:
-        """Ignore the comparison."""
-
-    def timed(self, rounds: int, of: int, ratios: Ratios, left: float | None) -> None:
-        """Ignore the round."""

@@ -15,13 +15,13 @@ from typing import Final
 
 from torchlint.harness.judging.assessment import Evidence, assess, durations, syncs_per_step
 from torchlint.harness.judging.bound import Bound, bound
-from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.doubt import STEPS_BY_HAND, Doubt
 from torchlint.harness.judging.parity import Parity
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval, noise_band, step_time
 from torchlint.harness.judging.verdict import Outcome, Report
 from torchlint.harness.judging.work import crowd, work_noise
-from torchlint.harness.news import Listener, Silence
+from torchlint.harness.news import Listener
 from torchlint.harness.plan import BY_HAND, ORIGINAL, Plan, Variant
 from torchlint.harness.runs import process, tree
 from torchlint.harness.runs.runner import Runner
@@ -108,7 +108,7 @@ class Session:
     ) -> None:
         self._plan = plan
         self._side = against
-        self._listener = listener or Silence()
+        self._listener = listener or Listener()
         self._runner = Runner(plan, notify, against)
         self._before = tree.snapshot(self._runner.root, self._runner.folder)
         self._original: Evidence | None = None
@@ -485,7 +485,7 @@ class Session:
     def _doubts(self, first: Trace, changed: tuple[str, ...]) -> tuple[Doubt, ...]:
         doubts = []
         if first.leader == BY_HAND:
-            doubts.append(Doubt.steps_by_hand())
+            doubts.append(STEPS_BY_HAND)
         if self._runner.whole:
             doubts.append(Doubt.whole_runs(first.taken))
         elif first.ending != "full":

@@ -106,8 +106,6 @@ class Trace:
     """The memory of loader workers at the end of the window."""
     device_memory: int | None = None
     """The most that the script's tensors took on all devices together, in bytes."""
-    device_reserved: int | None = None
-    """The most that torch's allocator held for them."""
     rank_times: tuple[float, ...] = ()
     """Mean seconds of a step for each rank, where there are several."""
     joined: bool = False

@@ -29,13 +29,7 @@ GROUPS: Final = (
 _ENOUGH: Final = 2048
 """How many bytes are read at first: few headers are longer."""
 _END: Final = f"\n{FENCE}\n".encode()
-_IMPACTS: Final = ("high", "medium", "low")
-_GAINS: Final = ("speed", "memory", "results", "upkeep")
-_DEVICES: Final = ("any", "accelerator")
-_SAFETIES: Final = ("exact", "close", "unsafe", "none")
 _SWITCHES: Final = {"true": True, "false": False}
-_CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")
-_NAME: Final = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _JSON: Final = 'JSON such as {"workers": 4}'
 _VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)")
 _QUOTED: Final = r'"(?:[^"\\]|\\["\\])*"'
@@ -187,40 +181,28 @@ def _filled_list(value: str) -> tuple[str, ...]:
     return found
 
 
-def _code(value: str) -> str:
-    if not _CODE.fullmatch(value):
-        raise ValueError("two to five letters and three digits, such as ABC101")
-    return value
+def _matching(pattern: str, said: str) -> Callable[[str], str]:
+    """Return a reader of texts that match a pattern."""
+
+    def read(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(said)
+        return value
+
+    return read
 
 
-def _name(value: str) -> str:
-    if not _NAME.fullmatch(value):
-        raise ValueError("lower-case words with hyphens, such as slow-thing")
-    return value
+def _one_of(*words: str) -> Callable[[str], str]:
+    """Return a reader of one of some words."""
+    return _matching("|".join(words), f"{', '.join(words[:-1])} or {words[-1]}")
 
 
-def _impact(value: str) -> str:
-    if value not in _IMPACTS:
-        raise ValueError("high, medium or low")
-    return value
-
-
-def _gain(value: str) -> str:
-    if value not in _GAINS:
-        raise ValueError("speed, memory, results or upkeep")
-    return value
-
-
-def _device(value: str) -> str:
-    if value not in _DEVICES:
-        raise ValueError("any or accelerator")
-    return value
+_safety_word: Final = _one_of("exact", "close", "unsafe", "none")
 
 
 def _safety(value: str) -> str | None:
-    if value not in _SAFETIES:
-        raise ValueError("exact, close, unsafe or none")
-    return None if value == "none" else value
+    word = _safety_word(value)
+    return None if word == "none" else word
 
 
 def _groups(value: str) -> tuple[str, ...]:
@@ -251,16 +233,20 @@ def _options(value: str) -> str:
 
 
 _READERS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "code": _code,
-    "name": _name,
+    "code": _matching(
+        r"[A-Z]{2,5}[0-9]{3}", "two to five letters and three digits, such as ABC101"
+    ),
+    "name": _matching(
+        r"[a-z0-9]+(-[a-z0-9]+)*", "lower-case words with hyphens, such as slow-thing"
+    ),
     "summary": _text,
-    "impact": _impact,
+    "impact": _one_of("high", "medium", "low"),
     "safety": _safety,
     "needs": _filled_list,
     "elsewhere": _filled_list,
     "groups": _groups,
-    "gain": _gain,
-    "device": _device,
+    "gain": _one_of("speed", "memory", "results", "upkeep"),
+    "device": _one_of("any", "accelerator"),
     "about": _filled_list,
     "articles": _list,
     "since": _since,

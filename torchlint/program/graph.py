@@ -116,11 +116,12 @@ class Graph(ABC):
         """Return the numbers of the definitions that bind each name of a module."""
         found = self._numbers.get(path)
         if found is None:
-            found = {}
+            bound: dict[str, list[int]] = {}
             outline = self.outline(path) or Outline()
             for number, definition in enumerate(outline.definitions):
                 for name in definition.binds:
-                    found[name] = (*found.get(name, ()), number)
+                    bound.setdefault(name, []).append(number)
+            found = {name: tuple(numbers) for name, numbers in bound.items()}
             self._numbers[path] = found
         return found
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from torchlint.program.folder import Stamp
 from torchlint.program.outline import Definition, Import, Kind, Outline, Star
 
-_FORM: Final = 1
+_FORM: Final = 2
 """The version of the data; another one is not read."""
 _MOST_DOTS: Final = 99
 """The dots before the name of a module."""
@@ -65,6 +65,8 @@ def _raw(outline: Outline) -> list[Any]:
             each.chains,
             each.imports,
             each.trains,
+            each.handles,
+            each.docs,
         ]
         for each in outline.definitions
     ]
@@ -85,7 +87,7 @@ def _outline(raw: list[Any]) -> Outline:
 
 
 def _definition(raw: list[Any]) -> Definition:
-    kind, binds, first, last, size, uses, chains, imports, trains = raw
+    kind, binds, first, last, size, uses, chains, imports, trains, handles, docs = raw
     return Definition(
         Kind(kind),
         tuple(map(str, binds)),
@@ -96,6 +98,8 @@ def _definition(raw: list[Any]) -> Definition:
         tuple(map(str, chains)),
         tuple(map(_import, imports)),
         bool(trains),
+        bool(handles),
+        tuple((int(first), int(last)) for first, last in docs),
     )
 
 

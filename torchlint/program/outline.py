@@ -62,10 +62,12 @@ class Star(NamedTuple):
 class Definition(NamedTuple):
     """One top-level statement, or several that share a line.
 
-    `first` and `last` are the rows of its lines, decorators included, and `size` counts their
-    characters. `uses` are the own and imported names of the module in these lines, comments and
-    strings included, and `chains` dotted names that begin with an imported one. `imports` are those
-    inside functions and classes.
+    `first` and `last` are the rows of its lines, decorators included, and `docs` those of the
+    docstrings inside. `size` counts the characters of its code. `uses` are the own and imported
+    names of the module in the code, strings included, and `chains` dotted names that begin with an
+    imported one. `imports` are those inside functions and classes. `trains` is whether the code
+    trains, loads or loops over batches, and `handles` whether it names torch, a loader, or a method
+    that tensors, networks or optimizers have.
     """
 
     kind: Kind
@@ -77,6 +79,12 @@ class Definition(NamedTuple):
     chains: tuple[str, ...] = ()
     imports: tuple[Import, ...] = ()
     trains: bool = False
+    handles: bool = False
+    docs: tuple[tuple[int, int], ...] = ()
+
+    def code(self, text: str) -> str:
+        """Return the lines of the definition with its docstrings and comments left blank."""
+        return _code(text, self.first, self.docs)
 
 
 class Outline(NamedTuple):
@@ -96,6 +104,16 @@ class Outline(NamedTuple):
 
 MARKS: Final = (".backward(", "DataLoader")
 """A text that trains a network or loads batches contains one of these."""
+_HANDLES: Final = re.compile(
+    r"\b(?:torch|nn|F)\.|loader\b[^'\"\n]|"
+    r"\.(?:item|tolist|numpy|cpu|cuda|to|detach|backward|step|zero_grad|eval|train|forward)\("
+)
+_STEPS: Final = re.compile(
+    r"\bfor\b[^\n]*\bin\b[^\n]*(?:loader|batches)\b|"
+    r"\bdef (?:train(?:ing)?|valid(?:ation)?|test|eval)_(?:step|batch|epoch|one_epoch)\b"
+)
+"""A loop over batches, or a function for one batch or for all."""
+_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _GAPS: Final = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "._")}
 _MOST_LINKS: Final = 6
 """How many parts of a dotted name are kept."""
@@ -134,11 +152,12 @@ def _parsed(text: str) -> ast.Module | None:
 
 
 class _Lines(NamedTuple):
-    """Statements that share lines."""
+    """Statements that share lines, and the code of these."""
 
     nodes: list[ast.stmt]
     first: int
     last: int
+    docs: tuple[tuple[int, int], ...]
     text: str
 
 
@@ -178,11 +197,13 @@ class _Reader:
                     binds,
                     each.first,
                     each.last,
-                    len(each.text),
+                    _size(each.text),
                     frozenset(words if stars and kind is not Kind.IMPORT else known & words),
                     tuple(sorted(chains)),
                     nested,
-                    _trains(each.text),
+                    _trains(each.text) or _STEPS.search(each.text) is not None,
+                    _HANDLES.search(each.text) is not None,
+                    each.docs,
                 )
             )
         return Outline(
@@ -203,14 +224,18 @@ class _Reader:
                 continue
             begin = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
             if group and begin > last and not self._text(last, last).rstrip().endswith("\\"):
-                yield _Lines(group, first, last, self._text(first, last))
+                yield self._together(group, first, last)
                 group = []
             if not group:
                 first = begin
             group.append(node)
             last = node.end_lineno or begin
         if group:
-            yield _Lines(group, first, last, self._text(first, last))
+            yield self._together(group, first, last)
+
+    def _together(self, nodes: list[ast.stmt], first: int, last: int) -> _Lines:
+        docs = tuple(_docstrings(nodes))
+        return _Lines(nodes, first, last, docs, _code(self._text(first, last), first, docs))
 
     def _text(self, first: int, last: int) -> str:
         return self.source.text[self.starts[first - 1] : self.starts[last]]
@@ -218,6 +243,35 @@ class _Reader:
 
 def _trains(text: str) -> bool:
     return any(mark in text for mark in MARKS)
+
+
+def _code(text: str, first: int, docs: Iterable[tuple[int, int]]) -> str:
+    """Return lines, of which the first has row `first`, with docstrings and comments left blank."""
+    lines: list[str] = _LINE.findall(text)
+    for begin, end in docs:
+        for number in range(max(begin - first, 0), min(end - first + 1, len(lines))):
+            lines[number] = _blank(lines[number])
+    return "".join(_blank(each) if each.lstrip().startswith("#") else each for each in lines)
+
+
+def _blank(line: str) -> str:
+    """Return the end of a line."""
+    return line[len(line.rstrip("\r\n")) :]
+
+
+def _size(code: str) -> int:
+    """Return the characters of lines, those of blank lines left out."""
+    return sum(len(line) for line in _LINE.findall(code) if line.strip())
+
+
+def _docstrings(nodes: list[ast.stmt]) -> Iterator[tuple[int, int]]:
+    """Yield the rows of docstrings that have lines of their own, with code behind them."""
+    for node in _all(nodes):
+        if isinstance(node, _FRAMES) and len(node.body) > 1 and _is_text(node.body[0]):
+            text, following = node.body[:2]
+            end = text.end_lineno or text.lineno
+            if node.lineno < text.lineno and end < following.lineno:
+                yield text.lineno, end
 
 
 def _is_text(node: ast.stmt) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import IntEnum
+from itertools import chain, pairwise
 from typing import Final
 
 from torchlint.program.graph import Graph, Links, Place
@@ -18,16 +20,30 @@ MOST_CHARACTERS: Final = 16_000
 
 _MOST_OF_ONE: Final = 12_000
 """The characters of one excerpt."""
+_MOST_OF_USERS: Final = 4_000
+"""The same for one that uses those of the file, if it is a class or handles no tensors."""
+_SHORT: Final = 600
+"""A definition of so few characters is linked early, whatever it does."""
 _MOST_USERS: Final = 12
 """A symbol with more users is that of a library: only callers that compile are linked."""
 _MOST_OF_SETTINGS: Final = 1_000
 """The characters of statements that set something for the whole process."""
 _COMPILE: Final = "torch.compile"
+_RUNS: Final = (_COMPILE, "torch.no_grad", "torch.inference_mode")
+"""Of definitions that name one of these, at least some run a network."""
 _STEPS: Final = 2
 """How many steps up to callers, and then down to what is called."""
 
 _CODE: Final = (Kind.CODE, Kind.GUARD)
 _CALLABLE: Final = (Kind.FUNCTION, Kind.CLASS)
+
+
+class _Rank(IntEnum):
+    """What a definition can be expected to tell about training, most first."""
+
+    TRAINS = 0
+    HANDLES = 1
+    OTHER = 2
 
 
 def select(graph: Graph, path: str, lines: Lines) -> View:
@@ -59,9 +75,10 @@ class _Selection:
 
     @property
     def trains(self) -> bool:
-        """Whether the file, or a definition that was taken, trains, loads or compiles."""
+        """Whether the file, or a definition that was taken, trains, loads or runs a network."""
         return self.own.trains or any(
-            each.trains or _COMPILE in each.chains for each in self.taken.values()
+            each.trains or any(name in each.chains for name in _RUNS)
+            for each in self.taken.values()
         )
 
     def add_callers(self) -> None:
@@ -69,19 +86,32 @@ class _Selection:
 
         What top-level code binds is followed inside its own module: `net = Net()`, then `net(x)`.
         """
-        bound = (name for each in self.own.definitions for name in _given(each))
-        edge = [Symbol(self.path, name) for name in dict.fromkeys(bound)]
-        seen = set(edge)
+        wanted: dict[Symbol, int] = {}
+        for each in self.own.definitions:
+            for name in _given(each):
+                wanted.setdefault(Symbol(self.path, name), _lateness(each))
+        seen = set(wanted)
+        for turn in sorted(set(wanted.values())):
+            edge = [symbol for symbol, lateness in wanted.items() if lateness == turn]
+            steps = list(self._users_of(edge, seen))
+            for last in _Rank:
+                for place in chain.from_iterable(steps):
+                    if self._rank(place) <= last:
+                        self._take(place, _most(self._rank(place), self.graph.definition(place)))
+
+    def _users_of(self, edge: list[Symbol], seen: set[Symbol]) -> Iterator[list[Place]]:
+        """Yield the definitions that use some symbols, and then those that use these."""
         for _ in range(_STEPS):
             users = dict.fromkeys(place for symbol in edge for place in self._users(symbol))
-            edge = []
-            for place in users:
-                self.callers.add(place)
-                self._calling.add(place.path)
-                self._take(place)
-                names = _given(self.graph.definition(place))
-                edge += (Symbol(place.path, name) for name in names)
-            edge = [symbol for symbol in dict.fromkeys(edge) if symbol not in seen]
+            self.callers.update(users)
+            self._calling.update(place.path for place in users)
+            yield sorted(users, key=self._order)
+            given = (
+                Symbol(place.path, name)
+                for place in users
+                for name in _given(self.graph.definition(place))
+            )
+            edge = [symbol for symbol in dict.fromkeys(given) if symbol not in seen]
             seen.update(edge)
 
     def add_settings(self) -> None:
@@ -106,17 +136,33 @@ class _Selection:
         return is_about_others and not any(self.graph.links(place).symbols())
 
     def add_callees(self) -> None:
-        """Take what the file uses, and then what the definitions that were taken use."""
+        """Take what the file uses, and then what the definitions that were taken use.
+
+        What may handle tensors comes first with what is short, and all else if there is room left.
+        """
         own = (Place(self.path, number) for number in range(len(self.own.definitions)))
-        edge = [*own, *self.taken]
-        for _ in range(_STEPS):
-            following: list[Place] = []
-            for place in edge:
-                for symbol in self._used(place):
-                    following += (
-                        each for each in self.graph.definitions(symbol) if self._may_lend(each)
-                    )
-            edge = [each for each in dict.fromkeys(following) if self._take(each)]
+        levels: list[list[Place]] = [[*own, *self.taken], *([] for _ in range(_STEPS))]
+        for last in (_Rank.HANDLES, _Rank.OTHER):
+            for above, below in pairwise(levels):
+                used = (symbol for place in above for symbol in self._used(place))
+                places = (each for symbol in used for each in self.graph.definitions(symbol))
+                following = [each for each in dict.fromkeys(places) if self._may_lend(each)]
+                ranked = sorted(following, key=self._order)
+                below += (each for each in ranked if self._is_for(last, each) and self._take(each))
+
+    def _is_for(self, last: _Rank, place: Place) -> bool:
+        return self._rank(place) <= last or self.graph.definition(place).size <= _SHORT
+
+    def _rank(self, place: Place) -> _Rank:
+        """Return what a definition can be expected to tell about training."""
+        definition = self.graph.definition(place)
+        if definition.trains:
+            return _Rank.TRAINS
+        return _Rank.HANDLES if definition.handles else _Rank.OTHER
+
+    def _order(self, place: Place) -> tuple[_Rank, int]:
+        """Return when a definition is asked for: what tells much first, and what is short."""
+        return self._rank(place), self.graph.definition(place).size
 
     def _users(self, symbol: Symbol) -> Iterator[Place]:
         """Yield the definitions of other modules that use a symbol and may be linked."""
@@ -150,12 +196,12 @@ class _Selection:
         is_code = self.graph.definition(place).kind in _CODE
         return place.path in self._calling if is_code else True
 
-    def _take(self, place: Place) -> bool:
+    def _take(self, place: Place, most: int = _MOST_OF_ONE) -> bool:
         """Take a definition if it is new and there is room; return whether it was taken."""
         if place.path == self.path or place in self.taken:
             return False
         definition = self.graph.definition(place)
-        if definition.size > min(_MOST_OF_ONE, self._room):
+        if definition.size > min(most, self._room):
             return False
         heads = dict(self._needed(place, definition))
         new = heads.keys() - self.heads
@@ -223,7 +269,7 @@ class _View:
         definitions = (self.graph.outline(path) or Outline()).definitions
         needed = (place.number for place in self.heads if place.path == path)
         excerpts = (
-            Excerpt(each.first, self.lines(path, each.first, each.last))
+            Excerpt(each.first, each.code(self.lines(path, each.first, each.last)))
             for each in (definitions[number] for number in sorted({*numbers, *needed}))
         )
         return LinkedModule(path, tuple(excerpts), _known(names), stars)
@@ -253,6 +299,18 @@ class _View:
 
     def _is_outside(self, place: Place) -> bool:
         return place.path != self.path and place not in self.taken
+
+
+def _most(rank: _Rank, definition: Definition) -> int:
+    """Return the characters that a definition may have which uses those of the file."""
+    if rank is _Rank.TRAINS or (rank is _Rank.HANDLES and definition.kind is not Kind.CLASS):
+        return _MOST_OF_ONE
+    return _MOST_OF_USERS
+
+
+def _lateness(definition: Definition) -> int:
+    """Return how late the users of a definition are asked for, from 0."""
+    return (definition.kind not in _CALLABLE) + (not definition.handles)
 
 
 def _given(definition: Definition) -> tuple[str, ...]:

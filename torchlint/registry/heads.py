@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -15,17 +15,6 @@ from torchlint.page.header import Header, read_header
 if TYPE_CHECKING:
     from torchlint.rule import Rule
 
-_PARTS: Final = (
-    "gain",
-    "device",
-    "about",
-    "needs",
-    "elsewhere",
-    "since",
-    "default",
-    "groups",
-    "impact",
-)
 _CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")
 
 
@@ -47,28 +36,23 @@ def _is_version(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2 and all(type(n) is int for n in value)
 
 
-_KINDS: Final[dict[str, Callable[[Any], bool]]] = {
-    "gain": lambda value: isinstance(value, str),
-    "device": lambda value: isinstance(value, str),
-    "about": _are_words,
-    "needs": _are_words,
-    "elsewhere": _are_words,
-    "groups": _are_words,
-    "impact": lambda value: value in ("high", "medium", "low"),
-    "since": _is_version,
-    "default": lambda value: isinstance(value, bool),
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_WORDS: Final = ("a tuple of strings", _are_words)
+_PARTS: Final[Mapping[str, tuple[str, Callable[[Any], bool]]]] = {
+    "gain": ("a string", _is_text),
+    "device": ("a string", _is_text),
+    "about": _WORDS,
+    "needs": _WORDS,
+    "elsewhere": _WORDS,
+    "since": ("two numbers such as (2, 4)", _is_version),
+    "default": ("True or False", lambda value: isinstance(value, bool)),
+    "groups": _WORDS,
+    "impact": ("high, medium or low", lambda value: value in ("high", "medium", "low")),
 }
-_WORDS: Final = {
-    "gain": "a string",
-    "device": "a string",
-    "about": "a tuple of strings",
-    "needs": "a tuple of strings",
-    "elsewhere": "a tuple of strings",
-    "groups": "a tuple of strings",
-    "impact": "high, medium or low",
-    "since": "two numbers such as (2, 4)",
-    "default": "True or False",
-}
+"""The parts of a rule class without a page: what each must be, and the test for it."""
 
 
 @dataclass(frozen=True)
@@ -173,11 +157,11 @@ class RuleHead:
         if self.page:
             _ = self.header
             return
-        for part in _PARTS:
+        for part, (kind, fits) in _PARTS.items():
             value = self._part(part)
-            if not _KINDS[part](value):
+            if not fits(value):
                 raise RegistryError(
-                    f"rule pack `{self.pack}`: {self.module}: `{part}` must be {_WORDS[part]}, "
+                    f"rule pack `{self.pack}`: {self.module}: `{part}` must be {kind}, "
                     f"it is {value!r}"
                 )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from torchlint.measurement import Measurement
 from torchlint.page.document import Page, Snippet
 from torchlint.report.card import card_of
-from torchlint.report.page import facts
+from torchlint.report.page import facts, gains, painted
 from torchlint.report.paint import Paint
 from torchlint.report.toml import toml
 from torchlint.report.wrapping import wrapped
@@ -41,8 +41,8 @@ def _on_a_screen(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]
     example, more = _shortest(written), len(written.reported) + len(written.quiet) - 1
     if example is not None:
         yield from ("", paint.strong(f"Example: {example.title}"))
-        yield from (f"  {_painted(line, paint)}" for line in _cut(example, _EXAMPLE))
-    yield from ("", paint.strong("Measured"), *_gains(measured))
+        yield from (f"  {painted(line, paint)}" for line in _cut(example, _EXAMPLE))
+    yield from ("", paint.strong("Measured"), *gains(measured))
     if rule.options:
         options = ", ".join(f"{key} = {toml(value)}" for key, value in rule.options.items())
         yield from ("", f"{paint.strong('Options')}: {options}")
@@ -62,7 +62,7 @@ def hover_page(rule: type[Rule], measured: Sequence[Measurement]) -> str:
     example = _shortest(written)
     if example is not None:
         lines += ["", "```diff", *_cut(example, _IN_HOVER), "```"]
-    lines += ["", f"{facts(card)} {next(_gains(measured)).removeprefix('- ')}"]
+    lines += ["", f"{facts(card)} {next(gains(measured)).removeprefix('- ')}"]
     if card.link is not None:
         lines += ["", f"[The whole page]({card.link})"]
     return "\n".join(lines) + "\n"
@@ -75,13 +75,6 @@ def _section(heading: str, written: Page, paint: Paint) -> Iterator[str]:
             yield from paragraph.split("\n")
         else:
             yield from wrapped(" ".join(paragraph.split()), min(paint.width or _WIDTH, _WIDTH), 0)
-
-
-def _gains(measured: Sequence[Measurement]) -> Iterator[str]:
-    if not measured:
-        yield "Not measured yet."
-    for each in measured:
-        yield f"- {each.words}"
 
 
 def _shortest(written: Page) -> Snippet | None:
@@ -103,9 +96,3 @@ def _cut(example: Snippet, most: int) -> list[str]:
         *shown,
         *(["  ..."] if start + most - 2 < len(lines) else []),
     ]
-
-
-def _painted(line: str, paint: Paint) -> str:
-    if line.startswith("+ "):
-        return paint.added(line)
-    return paint.removed(line) if line.startswith(("- ", "! ")) else line

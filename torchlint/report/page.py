@@ -84,6 +84,11 @@ def _measured(rule: type[Rule], measured: Sequence[Measurement], paint: Paint) -
         yield from (f"The gain is {_GAINS[rule.gain]}, not a faster step. The time of a step:", "")
     elif rule.device == "accelerator" and any(each.on_cpu for each in measured):
         yield from ("The gain is on an accelerator; a CPU only shows what the change costs.", "")
+    yield from gains(measured)
+
+
+def gains(measured: Sequence[Measurement]) -> Iterator[str]:
+    """Yield a line for each measured gain."""
     if not measured:
         yield "Not measured yet."
     for each in measured:
@@ -100,11 +105,12 @@ def _options(name: str, options: Mapping[str, Any], paint: Paint) -> Iterator[st
 
 def _diff(code: str, paint: Paint) -> Iterator[str]:
     yield "```diff"
-    for line in code.split("\n"):
-        if line.startswith("+ "):
-            yield paint.added(line)
-        elif line.startswith(("- ", "! ")):
-            yield paint.removed(line)
-        else:
-            yield line
+    yield from (painted(line, paint) for line in code.split("\n"))
     yield "```"
+
+
+def painted(line: str, paint: Paint) -> str:
+    """Style a line of an example by its mark."""
+    if line.startswith("+ "):
+        return paint.added(line)
+    return paint.removed(line) if line.startswith(("- ", "! ")) else line

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from torchlint.harness.tuning.report import (
@@ -18,6 +19,7 @@ from torchlint.harness.tuning.report import (
     Value,
 )
 from torchlint.report.paint import Paint
+from torchlint.report.summary import plural
 
 _NOISY: Final = 0.1
 _MEBIBYTE: Final = 1024 * 1024
@@ -40,7 +42,7 @@ def tuning_text(
     batches = "" if loader.batch_size is None else f", batches of {loader.batch_size}"
     where = "the loader" if site is None else f"{_place(site)} {site.label}"
     lines = [
-        f"{paint.path(report.script)} on {report.device}, {_plural(report.cores, 'processor')}, "
+        f"{paint.path(report.script)} on {report.device}, {plural(report.cores, 'processor')}, "
         f"torch {report.torch}",
         f"{where} feeds the training steps: {size}{loader.dataset}{batches}",
         f"{report.runs} runs in {report.seconds:.0f} s, alternating with the original script; "
@@ -260,10 +262,6 @@ def _place(site: LoaderSite) -> str:
     return f"{os.path.relpath(site.path)}:{site.line}"
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def _count(rate: float) -> str:
     return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
 
@@ -329,9 +327,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
     rate, failure = trial.rate, trial.failure
     return {
         "value": trial.value,
-        "samples_per_second": None
-        if rate is None
-        else {"value": rate.value, "low": rate.low, "high": rate.high},
+        "samples_per_second": None if rate is None else asdict(rate),
         "runs": trial.runs,
         "wait_share": trial.wait_share,
         "alone": None

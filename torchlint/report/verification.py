@@ -9,11 +9,12 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from torchlint.finding import Safety
+from torchlint.harness.judging.bound import Bound
 from torchlint.harness.judging.curves import SEEDS
 from torchlint.harness.judging.promise import Method
 from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
-from torchlint.harness.plan import Variant
+from torchlint.harness.plan import Launcher, Variant
 from torchlint.harness.trace import Failure, SyncSite
 from torchlint.report.bound import bound_words
 from torchlint.report.conclusion import conclusion
@@ -74,12 +75,12 @@ def verification_json(report: Report) -> str:
         "steps": report.steps,
         "warmup": report.warmup,
         "rounds": report.rounds,
-        "bound": None if report.bound is None else asdict(report.bound),
+        "bound": _object(report.bound),
         "epoch": {"steps": report.epoch_steps, "count": report.epochs},
-        "noise": _interval(report.noise),
+        "noise": _object(report.noise),
         **({"partial": True} if report.partial else {}),
         "timed": "runs" if report.whole else "steps",
-        "launcher": None if report.launcher is None else asdict(report.launcher),
+        "launcher": _object(report.launcher),
         "diverted": list(report.diverted),
         "changed": list(report.changed),
         "variants": [_variant(report, outcome) for outcome in report.outcomes],
@@ -96,8 +97,8 @@ def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
         "safety": outcome.variant.safety.word,
         "verdict": outcome.verdict.value,
         "decision": outcome.decision,
-        "speedup": _speedup(outcome.speedup),
-        "cpu_time": _speedup(outcome.work),
+        "speedup": _object(outcome.speedup),
+        "cpu_time": _object(outcome.work),
         "numbers": comparison.word if comparison else "not-compared",
         "compared": {
             "method": comparison.method if comparison else None,
@@ -107,23 +108,20 @@ def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
             "differs_at_step": comparison.differs_at if comparison else None,
         },
         "because": list(outcome.variant.because),
-        "syncs_per_step": _change(outcome.syncs),
+        "syncs_per_step": asdict(outcome.syncs),
         "sync_lines": {
             "before": _sync_lines(outcome.before),
             "after": _sync_lines(outcome.after),
         },
-        "wait_share": _change(outcome.wait_share),
+        "wait_share": asdict(outcome.wait_share),
         "rank_times": list(outcome.rank_times),
         "peak_memory": {
-            "host": _change(outcome.host_memory),
-            "device": _change(outcome.device_memory),
+            "host": asdict(outcome.host_memory),
+            "device": asdict(outcome.device_memory),
         },
-        "energy_per_step": _change(outcome.energy),
+        "energy_per_step": asdict(outcome.energy),
         "warnings": list(outcome.warnings),
-        "doubts": [
-            {"name": doubt.name, "message": doubt.message}
-            for doubt in (*report.doubts, *outcome.doubts)
-        ],
+        "doubts": [asdict(doubt) for doubt in (*report.doubts, *outcome.doubts)],
     }
 
 
@@ -139,18 +137,8 @@ def _sync_lines(side: Curves) -> list[dict[str, Any]]:
     ]
 
 
-def _interval(interval: Interval | None) -> dict[str, float] | None:
-    return None if interval is None else {"low": interval.low, "high": interval.high}
-
-
-def _speedup(speedup: Speedup | None) -> dict[str, float] | None:
-    if speedup is None:
-        return None
-    return {"ratio": speedup.ratio, "low": speedup.low, "high": speedup.high}
-
-
-def _change(change: Change) -> dict[str, float | None]:
-    return {"before": change.before, "after": change.after}
+def _object(value: Bound | Interval | Launcher | Speedup | None) -> dict[str, Any] | None:
+    return None if value is None else asdict(value)
 
 
 def verification_text(report: Report, paint: Paint, page: str = "") -> str:

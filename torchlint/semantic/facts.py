@@ -74,17 +74,6 @@ from torchlint.semantic.values.scores import Scores
 from torchlint.semantic.values.values import Values
 from torchlint.semantic.values.visibility import Visibility
 
-__all__ = [
-    "EvaluationFacts",
-    "LoaderFacts",
-    "LoopFacts",
-    "ModuleFacts",
-    "OptimizerFacts",
-    "ProgramFacts",
-    "ReadingFacts",
-    "ValueFacts",
-]
-
 
 class ValueFacts(Values):
     """What expressions are: their values, kinds, origins, dtypes and gradients."""

@@ -36,8 +36,6 @@ from torchlint.semantic.values.devices import Devices
 from torchlint.semantic.view import ALONE, View
 from torchlint.source import Source
 
-__all__ = ["Script", "forget", "sections"]
-
 _MOST_STEPS: Final = 16
 S = TypeVar("S")
 T = TypeVar("T")

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-__all__ = ["ALONE", "Excerpt", "LinkedModule", "Place", "Symbol", "View"]
-
 NO_SYMBOLS: Final[Mapping[str, Symbol]] = MappingProxyType({})
 
 

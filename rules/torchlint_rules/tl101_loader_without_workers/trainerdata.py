@@ -10,8 +10,6 @@ import libcst as cst
 from torchlint.api import Script, TrainerArguments, TrainerCall, Trait, Traits
 from torchlint_rules.shared.tokenizers import tokenizer_of
 
-__all__ = ["TrainerData", "trained_data"]
-
 _TRANSFORMS: Final = ("with_transform", "set_transform")
 _NO_WORK: Final = (
     Trait.IN_MEMORY, Trait.UNSHARDED, Trait.MUTATES, Trait.HANDLE, Trait.ON_DEVICE, Trait.FEW,

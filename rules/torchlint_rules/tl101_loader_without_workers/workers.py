@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import CallSite, Script, Trait, Traits
 
-__all__ = ["GUARD", "doubt", "in_shell", "keeps_on_device", "runs_unguarded"]
-
 GUARD: Final = '`if __name__ == "__main__":`'
 
 

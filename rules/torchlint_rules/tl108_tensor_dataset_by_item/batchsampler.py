@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import CallSite, Edits, Script
 
-__all__ = ["whole_batches"]
-
 _MODULE: Final = "torch.utils.data"
 _WIDTH: Final = 100
 _WORKERS: Final = ("num_workers", 5)

@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import CallSite, Factory, Kind, Script, State
 
-__all__ = ["Made", "made"]
-
 _DRAWING: Final = frozenset("uniform_ normal_ random_ bernoulli_ exponential_".split())
 _DRAWN: Final = frozenset({"sample", "rsample"})
 """What draws from a distribution, where its parameters are."""

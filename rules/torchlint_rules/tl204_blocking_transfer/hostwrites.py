@@ -6,8 +6,6 @@ import libcst as cst
 
 from torchlint.api import Move, Script
 
-__all__ = ["is_written_after"]
-
 
 def is_written_after(script: Script, move: Move) -> bool:
     """Return whether the host tensor is written to after the line that copies it."""

@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import Edits, Script
 
-__all__ = ["split_lines"]
-
 _WIDTH: Final = 100
 
 

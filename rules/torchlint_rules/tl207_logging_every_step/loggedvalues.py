@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Binding, Frequency, How, Kind, Loop, Script
 
-__all__ = ["Shown", "shown"]
-
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FREE: Final = frozenset("shape size dim device dtype ndim numel requires_grad".split())
 _COUNTS: Final = frozenset("count n n_iter steps num name".split())

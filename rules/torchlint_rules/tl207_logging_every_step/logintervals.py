@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from torchlint.api import Finding, Fix, Script, TrainerArguments
 
-__all__ = ["intervals"]
-
 
 def intervals(script: Script, code: str, every: int) -> Iterator[Finding]:
     """Yield a finding for each trainer whose arguments ask for a log of every step."""

@@ -91,18 +91,24 @@ def _lines(script: Script) -> Iterator[_Line]:
     for loop in script.loops.of(Role.TRAIN_BATCH, Role.EVAL_BATCH):
         if script.loops.is_round(loop):
             continue
-        for region in script.readings.waits.code_of_pass(loop):
-            for line in script.tree.within(region.body, cst.Expr):
-                if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
-                    continue
-                if _logs_inside(script, line.value, loop) or not _runs_each_pass(
-                    script, line, loop
-                ):
-                    continue
-                value = shown(script, line.value, loop)
-                if value is None or _reports_episode(script, line, loop):
-                    continue
-                yield _Line(line, line.value, loop, value)
+        found = [
+            each
+            for region in script.readings.waits.code_of_pass(loop)
+            for each in _lines_of(script, region.body, loop)
+        ]
+        yield from (each for each in found if not _logs_inside(script, each, found))
+
+
+def _lines_of(script: Script, body: cst.CSTNode, loop: Loop) -> Iterator[_Line]:
+    """Yield the lines of a loop, or of a function that it calls, that log a tensor's value."""
+    for line in script.tree.within(body, cst.Expr):
+        if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
+            continue
+        if not _runs_each_pass(script, line, loop):
+            continue
+        value = shown(script, line.value, loop)
+        if value is not None and not _reports_episode(script, line, loop):
+            yield _Line(line, line.value, loop, value)
 
 
 def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
@@ -188,12 +194,18 @@ def _staying(script: Script, found: Mapping[int, _Line], loop: Loop) -> cst.CSTN
     )
 
 
-def _logs_inside(script: Script, call: cst.Call, loop: Loop) -> bool:
-    """Return whether a call lets a function of the file read and log its arguments."""
-    callee = script.functions.callee(call)
-    if callee is None or next(script.readings.within(call), None) is not None:
+def _logs_inside(script: Script, logged: _Line, found: Sequence[_Line]) -> bool:
+    """Return whether a line calls a function that logs in a line of its own, or now and then."""
+    callee = script.functions.callee(logged.call)
+    if callee is None or next(script.readings.within(logged.call), None) is not None:
         return False
-    return any(_logs(script, inner, loop) for inner in script.tree.within(callee.body, cst.Call))
+    if any(script.tree.inside(each.line, callee.body) for each in found):
+        return True
+    calls = script.tree.within(callee.body, cst.Call)
+    inner = [each for each in calls if _logs(script, each, logged.loop)]
+    return bool(inner) and all(
+        script.loops.frequency(each, callee) is Frequency.RARE for each in inner
+    )
 
 
 def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:

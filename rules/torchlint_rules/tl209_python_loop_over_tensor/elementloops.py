@@ -14,15 +14,6 @@ from torchlint_rules.tl209_python_loop_over_tensor.elements import (
     walk,
 )
 
-__all__ = [
-    "element_reads",
-    "element_tests",
-    "entry_reads",
-    "sole_line",
-    "written_by_element",
-    "written_by_row",
-]
-
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FEW: Final = 3
 

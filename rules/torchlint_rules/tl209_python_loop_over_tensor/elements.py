@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import How, Kind, Script
 
-__all__ = ["Walk", "elementwise", "is_surely_tensor", "outermost_item", "walk"]
-
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _POINTWISE: Final = frozenset(
     (

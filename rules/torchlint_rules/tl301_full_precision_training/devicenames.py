@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import Script
 
-__all__ = ["visible_device"]
-
 _MAKERS: Final = ("torch.device", "torch.accelerator.current_accelerator")
 
 

@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Fix, Impact, Kind, Loop, Role, Safety, ScalerCall, Script
 
-__all__ = ["Misuse", "misuses"]
-
 _NETWORKS: Final = frozenset(("model", "net", "network"))
 _BUG: Final = "the step it repairs fails or goes wrong today"
 

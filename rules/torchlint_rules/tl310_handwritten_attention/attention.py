@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import Attention, Binding, Fix, How, ScoreMask, Script
 
-__all__ = ["FUNCTION", "Rewriting", "kept_where"]
-
 FUNCTION: Final = "scaled_dot_product_attention"
 _WIDTH: Final = 100
 _PURE: Final = frozenset("size sqrt float int tril triu ones view bool unsqueeze dim".split())

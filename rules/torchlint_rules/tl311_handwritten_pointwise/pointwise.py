@@ -10,8 +10,6 @@ import libcst as cst
 
 from torchlint.api import Kind, Script
 
-__all__ = ["Formula", "formulas"]
-
 _FUNCTIONAL: Final = "torch.nn.functional"
 _NEAR: Final = 2e-5
 _CUBIC: Final = 0.044715

@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Binding, Frame, How, Invariance, Kind, Role, Script
 
-__all__ = ["Change", "changes"]
-
 _ADDING: Final = ("append", "extend", "insert")
 _EMPTYING: Final = ("clear", "pop", "popleft")
 _SIZES: Final = ("size", "numel", "dim")

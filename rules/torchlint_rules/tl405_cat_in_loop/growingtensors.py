@@ -10,8 +10,6 @@ import libcst as cst
 
 from torchlint.api import Binding, Frequency, How, Kind, Role, Script
 
-__all__ = ["ARRAYS", "TENSORS", "Growth", "Held", "growths", "held", "written"]
-
 TENSORS: Final = frozenset(
     f"torch.{word}" for word in "cat concat concatenate hstack vstack stack".split()
 )

@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import Binding, Script
 
-__all__ = ["scattered_later", "scatters_ones"]
-
 _ZEROS: Final = ("torch.zeros", "torch.zeros_like")
 _METHODS: Final = ("new_zeros", "zero_")
 _CASTS: Final = frozenset("to cuda cpu float double half bfloat16 type type_as".split())

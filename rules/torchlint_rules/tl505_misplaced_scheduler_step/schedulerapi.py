@@ -9,8 +9,6 @@ import libcst as cst
 from torchlint.api import Edits, Fix, Kind, Role, SchedulerStep, Script
 from torchlint_rules.shared.steporder import early, is_now_and_then, put_behind
 
-__all__ = ["is_only_shown", "misuse", "sets_rates"]
-
 _OWN_STEP: Final = frozenset({
     "CosineAnnealingWarmRestarts", "ReduceLROnPlateau", "SequentialLR", "ChainedScheduler",
 })  # fmt: skip

@@ -10,8 +10,6 @@ import libcst as cst
 from torchlint.api import Edits, Loop, Role, Schedule, SchedulerStep, Script, State
 from torchlint_rules.shared.steporder import is_now_and_then, line_of, sure_steps
 
-__all__ = ["mismatch"]
-
 _PER_BATCH: Final = frozenset("OneCycleLR CyclicLR".split())
 _EPOCHS: Final = frozenset("epoch epochs nepoch nepochs".split())
 _BATCHES: Final = frozenset(

@@ -9,8 +9,6 @@ import libcst as cst
 from torchlint.api import Act, Edits, Kind, Role, Script, Update
 from torchlint_rules.shared.steporder import line_of, whole
 
-__all__ = ["Clip", "into_closing", "misplaced", "without_effect"]
-
 
 class Clip(NamedTuple):
     """A clipping without effect: it runs before `backward()` or after the step."""

@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import Script
 
-__all__ = ["can_decay"]
-
 _WITHOUT: Final = frozenset({"torch.optim.LBFGS", "torch.optim.SparseAdam"})
 
 

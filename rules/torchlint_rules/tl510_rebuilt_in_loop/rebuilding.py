@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.api import Edits, Invariance, Loop, Role, Script
 
-__all__ = ["Rebuilt", "hoisted", "loss_loops", "rebuilt", "training_loops"]
-
 _OTHER_RUNS: Final = frozenset(
     (
         "fold folds kfold split splits run runs trial trials seed seeds task tasks client clients "

@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.api import Grad, GraphUse, Mode, Role, Script
 
-__all__ = ["inspections", "metrics"]
-
 
 def inspections(script: Script) -> Iterator[cst.Call]:
     """Yield, each once, the forward calls in training loops whose output is only inspected."""

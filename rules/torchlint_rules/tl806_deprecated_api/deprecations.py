@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["LOSSES", "NAMES", "NEEDED", "OVERLOADS", "Deprecated"]
-
 _Version = tuple[int, int]
 _ALWAYS: Final = (2, 0)
 

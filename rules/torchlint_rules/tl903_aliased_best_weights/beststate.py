@@ -6,8 +6,6 @@ import libcst as cst
 
 from torchlint.api import Binding, Loop, Script
 
-__all__ = ["is_saved", "stays"]
-
 
 def stays(script: Script, line: cst.Assign, bound: Binding, loop: Loop, use: cst.Name) -> bool:
     """Return whether later iterations without an improvement save the stored state dict."""

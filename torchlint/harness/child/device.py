@@ -101,12 +101,12 @@ class Device:
             for index in backend.used():
                 backend.memory("reset_peak_memory_stats", index)
 
-    def peak_memory(self, name: str = "max_memory_allocated") -> int | None:
+    def peak_memory(self) -> int | None:
         """Return the peak of all devices together in bytes, None where that is unknown."""
         backend = self._backend or Backend.at_hand()
         if backend is None:
             return None
-        peaks = [backend.memory(name, index) for index in backend.used()]
+        peaks = [backend.memory("max_memory_allocated", index) for index in backend.used()]
         known = [peak for peak in peaks if peak is not None]
         return sum(known) if known else None
 

@@ -99,7 +99,6 @@ class Probe:
             "machine": identity(self.device),
             "torch": torch.__version__,
             "device_memory": self.device.peak_memory(),
-            "device_reserved": self.device.peak_memory("max_memory_reserved"),
         }
 
     def _stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:

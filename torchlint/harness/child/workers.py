@@ -6,6 +6,7 @@ import multiprocessing
 import multiprocessing.spawn
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -15,20 +16,14 @@ from torchlint.harness.child.overlay import Overlay
 from torchlint.harness.child.shadow import Shadow
 
 
+@dataclass
 class SpawnSetup:
     """What a spawned process sets up before it imports the user's main module."""
 
-    def __init__(
-        self,
-        overlay: Overlay,
-        shadow: Path,
-        roots: tuple[Path, ...],
-        exercise: Exercise,
-    ) -> None:
-        self.overlay = overlay
-        self.exercise = exercise
-        self.shadow = shadow
-        self.roots = roots
+    overlay: Overlay
+    shadow: Path
+    roots: tuple[Path, ...]
+    exercise: Exercise
 
     def set_up(self) -> Overlay:
         """Install the overlay in this process, and divert what it writes."""

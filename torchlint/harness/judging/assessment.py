@@ -9,7 +9,7 @@ from statistics import median
 from typing import Final
 
 from torchlint.harness.judging.anatomy import usual_step
-from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.doubt import NOT_TIMED, OTHER_LAUNCH, SAVES_WAITS, TIMED_ONCE, Doubt
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval, Speedup, share, speedup, step_time
 from torchlint.harness.judging.verdict import (
@@ -78,7 +78,7 @@ def assess(
     if comparison is not None and comparison.thin:
         doubts.append(Doubt.few_losses(comparison.losses))
     if after.numbers.joined and not before.numbers.joined:
-        doubts.append(Doubt.other_launch())
+        doubts.append(OTHER_LAUNCH)
     if comparison is None:
         verdict, doubt = _judge_failure(variant, after.numbers.failure)
         doubts.append(doubt)
@@ -86,14 +86,14 @@ def assess(
         verdict = Verdict.DIFFERENT
     elif not after.rounds:
         verdict = Verdict.UNSURE
-        doubts.append(Doubt.not_timed())
+        doubts.append(NOT_TIMED)
     elif after.broken is not None:
         verdict = Verdict.UNSURE
         doubts.append(Doubt.run_failed(after.broken.message + place(after.broken)))
     elif noise is None:
         gain = speedup(durations(before.rounds), durations(after.rounds))
         verdict = Verdict.UNSURE
-        doubts.append(Doubt.timed_once())
+        doubts.append(TIMED_ONCE)
     else:
         gain = speedup(durations(before.rounds), durations(after.rounds))
         verdict = judge_speed(gain, noise)
@@ -110,7 +110,7 @@ def assess(
             verdict = Verdict.UNSURE
     syncs = Change(syncs_per_step(before.syncs), syncs_per_step(after.syncs))
     if before.numbers.device == "cpu" and verdict in (Verdict.SAME, Verdict.UNSURE):
-        doubts += [Doubt.saves_waits()] if _saves(syncs) else []
+        doubts += [SAVES_WAITS] if _saves(syncs) else []
     idle, reached = after.numbers.idle, after.numbers
     if idle and comparison is not None:
         part = len(idle) < reached.changed

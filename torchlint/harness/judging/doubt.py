@@ -53,13 +53,6 @@ class Doubt:
         return cls("busy-machine", "; ".join(said))
 
     @classmethod
-    def wide_interval(cls) -> Doubt:
-        """Report that the interval is too wide to decide."""
-        return cls(
-            "wide-interval", "the step times vary too much to decide; raise --rounds or --steps"
-        )
-
-    @classmethod
     def not_repeatable(cls, step: int | None, operators: tuple[str, ...] = ()) -> Doubt:
         """Report that runs of the original give different numbers."""
         what = "seed every random generator that the script uses"
@@ -80,15 +73,6 @@ class Doubt:
         )
 
     @classmethod
-    def scattered_seeds(cls) -> Doubt:
-        """Report that losses vary between seeds by more than a fix could show."""
-        return cls(
-            "scattered-seeds",
-            "the losses of different seeds vary too much, compared with how far they fall, to "
-            "decide; raise --steps",
-        )
-
-    @classmethod
     def numbers_open(cls, why: str) -> Doubt:
         """Report that there was no time for the remaining comparison."""
         return cls(
@@ -103,37 +87,6 @@ class Doubt:
             "few-losses",
             f"only {count} losses were compared, so a difference that grows later would not show; "
             "raise --steps or --budget",
-        )
-
-    @classmethod
-    def not_timed(cls) -> Doubt:
-        """Report that there was no time to time the fix."""
-        return cls("not-timed", f"time ran out after comparing losses; {_LONGER}")
-
-    @classmethod
-    def timed_once(cls) -> Doubt:
-        """Report that each side was timed once, which does not show the machine's noise."""
-        return cls(
-            "timed-once",
-            f"each version was timed once, so machine noise is unknown; to decide, {_LONGER}",
-        )
-
-    @classmethod
-    def nothing_to_compare(cls) -> Doubt:
-        """Report that there are no numbers to compare."""
-        return cls(
-            "nothing-to-compare",
-            "the script has no losses, and two runs of the original print different output; "
-            "compare the results by hand",
-        )
-
-    @classmethod
-    def steps_by_hand(cls) -> Doubt:
-        """Report that each `backward()` was counted as a step."""
-        return cls(
-            "steps-by-hand",
-            "no torch optimizer took a step, so each `backward()` counts as a step, "
-            "and final weights were not compared",
         )
 
     @classmethod
@@ -193,23 +146,6 @@ class Doubt:
         )
 
     @classmethod
-    def saves_waits(cls) -> Doubt:
-        """Report that the waits that a fix saves cost no time on a CPU."""
-        return cls(
-            "saves-waits",
-            "fewer syncs gain no time on a CPU; on an accelerator each one keeps the host waiting",
-        )
-
-    @classmethod
-    def other_launch(cls) -> Doubt:
-        """Report that one side ran as one process and the other as several."""
-        return cls(
-            "launched-apart",
-            "the original makes no process group and ran as one process, the fixed script as "
-            "several: a step of either takes one global batch",
-        )
-
-    @classmethod
     def run_failed(cls, message: str) -> Doubt:
         """Report that a timed run failed, so there is no time to compare."""
         return cls("run-failed", f"a timed run failed: {message}")
@@ -222,6 +158,47 @@ class Doubt:
             "written-in-project",
             f"the script wrote files that could not be diverted: {shown}; check them",
         )
+
+
+WIDE_INTERVAL: Final = Doubt(
+    "wide-interval", "the step times vary too much to decide; raise --rounds or --steps"
+)
+"""The interval is too wide to decide."""
+SCATTERED_SEEDS: Final = Doubt(
+    "scattered-seeds",
+    "the losses of different seeds vary too much, compared with how far they fall, to "
+    "decide; raise --steps",
+)
+"""Losses vary between seeds by more than a fix could show."""
+NOT_TIMED: Final = Doubt("not-timed", f"time ran out after comparing losses; {_LONGER}")
+"""There was no time to time the fix."""
+TIMED_ONCE: Final = Doubt(
+    "timed-once", f"each version was timed once, so machine noise is unknown; to decide, {_LONGER}"
+)
+"""Each side was timed once, which does not show the machine's noise."""
+NOTHING_TO_COMPARE: Final = Doubt(
+    "nothing-to-compare",
+    "the script has no losses, and two runs of the original print different output; "
+    "compare the results by hand",
+)
+"""There are no numbers to compare."""
+STEPS_BY_HAND: Final = Doubt(
+    "steps-by-hand",
+    "no torch optimizer took a step, so each `backward()` counts as a step, "
+    "and final weights were not compared",
+)
+"""Each `backward()` was counted as a step."""
+SAVES_WAITS: Final = Doubt(
+    "saves-waits",
+    "fewer syncs gain no time on a CPU; on an accelerator each one keeps the host waiting",
+)
+"""The waits that a fix saves cost no time on a CPU."""
+OTHER_LAUNCH: Final = Doubt(
+    "launched-apart",
+    "the original makes no process group and ran as one process, the fixed script as "
+    "several: a step of either takes one global batch",
+)
+"""One side ran as one process and the other as several."""
 
 
 def _since(step: int | None) -> str:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from torchlint.finding import Safety
 from torchlint.harness.judging.curves import compare_curves
-from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.doubt import NOTHING_TO_COMPARE, SCATTERED_SEEDS, Doubt
 from torchlint.harness.trace import Trace
 
 Word = Literal["equal", "close", "different", "not-compared"]
@@ -271,7 +271,7 @@ def compare_seeds(original: Sequence[Trace], fixed: Sequence[Trace]) -> Comparis
     word = compare_curves(original, fixed)
     losses = sum(len(trace.losses) for trace in fixed)
     if word == "not-compared":
-        doubt = Doubt.scattered_seeds()
+        doubt = SCATTERED_SEEDS
         return Comparison(word, None, losses, 0, doubt=doubt, method="seeds")
     return Comparison(word, word == "close", losses, 0, method="seeds")
 
@@ -279,7 +279,7 @@ def compare_seeds(original: Sequence[Trace], fixed: Sequence[Trace]) -> Comparis
 def compare_output(original: Trace, again: Trace, fixed: Trace) -> Comparison:
     """Compare the printed output of a script without losses."""
     if not original.output or original.output != again.output:
-        return Comparison("not-compared", None, 0, 0, doubt=Doubt.nothing_to_compare())
+        return Comparison("not-compared", None, 0, 0, doubt=NOTHING_TO_COMPARE)
     word: Word = "equal" if fixed.output == original.output else "different"
     return Comparison(word, word == "equal", 0, 0, method="output")
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from torchlint.harness.judging.anatomy import Step
 from torchlint.harness.judging.bound import Bound
-from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.doubt import WIDE_INTERVAL, Doubt
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.plan import ORIGINAL, Launcher, Variant
@@ -173,7 +173,7 @@ def speed_doubt(speedup: Speedup, noise: Interval) -> Doubt:
     """Return why the speed could not be judged."""
     if not speedup.low <= 1.0 <= speedup.high or noise.high - noise.low > 2 * _MATTERS:
         return Doubt.noisy_machine(noise.low, noise.high)
-    return Doubt.wide_interval()
+    return WIDE_INTERVAL
 
 
 def decide(verdict: Verdict) -> Decision:

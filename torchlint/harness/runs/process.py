@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from torchlint.harness.plan import COMPARED, Mode, Task
-from torchlint.harness.runs.forkserver import ForkServer
+from torchlint.harness.runs.forkserver import Forked, ForkServer
 from torchlint.harness.runs.standardinput import standard_input
 from torchlint.harness.trace import Failure, Trace, printed
 
@@ -59,22 +59,8 @@ _QUIET: Final = {
 """Variables that keep a run from leaving files behind, and make runs alike."""
 
 
-class Running(Protocol):
-    """The process of a run, started here or forked by a server."""
-
-    @property
-    def pid(self) -> int:
-        """Its process id, and that of its process group."""
-
-    @property
-    def returncode(self) -> int | None:
-        """Its exit code, None until it was seen to end."""
-
-    def poll(self) -> int | None:
-        """Check whether it has ended."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end."""
+Running = subprocess.Popen[bytes] | Forked
+"""The process of a run, started here or forked by a server."""
 
 
 def run(

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, median
 from types import TracebackType
 from typing import Final
@@ -43,21 +42,6 @@ _Key = tuple[tuple[str, Value], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TuningPlan:
-    """A script with its arguments, and how long the search may take."""
-
-    script: Path
-    args: tuple[str, ...] = ()
-    budget: float = 300.0
-    seed: int = 0
-    device: str = "auto"
-    timeout: float = 600.0
-    verbose: bool = False
-    module: str = ""
-    """The script's name as a module, where it is started as `python -m` does."""
-
-
-@dataclass(frozen=True, slots=True)
 class Progress:
     """The current run, with seconds gone and an upper bound for the seconds left."""
 
@@ -89,21 +73,11 @@ class Survey:
 class Runs:
     """The runs of one search, in a folder that is removed at the end."""
 
-    def __init__(self, plan: TuningPlan, notify: Callable[[Progress], None] | None = None) -> None:
+    def __init__(self, plan: Plan, notify: Callable[[Progress], None] | None = None) -> None:
         self.plan = plan
         self.begin = time.monotonic()
         self.count = 0
-        self._runner = Runner(
-            Plan(
-                plan.script,
-                plan.args,
-                seed=plan.seed,
-                device=plan.device,
-                timeout=plan.timeout,
-                verbose=plan.verbose,
-            ),
-            None,
-        )
+        self._runner = Runner(plan, None)
         self._before = tree.snapshot(self._runner.root, self._runner.folder)
         self._notify = notify
         self._window = min(max(plan.budget / _RUNS_FIT, _WINDOW[0]), _WINDOW[1])

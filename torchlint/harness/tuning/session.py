@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from typing import Final
 
+from torchlint.engine.processes import processors
 from torchlint.harness.tuning.rate import Rate
 from torchlint.harness.tuning.report import Knob, SettingSearch, Trial, TuningReport, Value
 from torchlint.harness.tuning.runs import Edit, Runs
@@ -61,7 +61,7 @@ def search(runs: Runs, edit: Edit, fixed: Mapping[Knob, str]) -> TuningReport:
         args=runs.plan.args,
         device=survey.trace.device,
         torch=survey.trace.torch,
-        cores=_cores(),
+        cores=processors(),
         loader=survey.loader,
         others=tuple(each for each in pace.loaders if each.draws and each is not survey.loader),
         optimizer=pace.optimizer,
@@ -217,7 +217,7 @@ def _in_vain(alone: Trial, tolerance: float) -> bool:
 
 
 def _double_workers(series: _Series) -> None:
-    for value in doubling((2,), max(_WORKERS_MOST, 4 * _cores()), series.attempt):
+    for value in doubling((2,), max(_WORKERS_MOST, 4 * processors()), series.attempt):
         trial = series.trial(value)
         none = series.trial(0)
         if trial is None or trial.rate is None:
@@ -280,9 +280,3 @@ def _batches(series: _Series) -> None:
             series.not_tried = _NO_MEMORY.format(f"a batch of {value * 2}")
             break
     series.settle()
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -16,8 +16,6 @@ from torchlint.semantic.syntax.section import Section
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.view import Symbol
 
-__all__ = ["Functions"]
-
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 Definition = cst.FunctionDef | cst.ClassDef
 

@@ -12,8 +12,6 @@ from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes
 from torchlint.semantic.syntax.tree import Tree
 
-__all__ = ["PREPARING", "SAME", "WRAPPERS", "Instances"]
-
 WRAPPERS: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm",

@@ -12,8 +12,6 @@ from torchlint.semantic.data.loaders import Loaders
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["Batches"]
-
 _OF_TENSORS: Final = frozenset(
     (
         "size dim view unsqueeze squeeze permute transpose contiguous detach float long half "

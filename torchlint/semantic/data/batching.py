@@ -17,8 +17,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
 
-__all__ = ["Batching", "Layout"]
-
 _DATASETS: Final = frozenset({"torch.utils.data.Dataset", "builtins.object", "typing.Generic"})
 _CASTS: Final = frozenset("float double half bfloat16 long int short bool clone detach".split())
 _PERMUTING: Final = frozenset(

@@ -20,8 +20,6 @@ from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import Values
 
-__all__ = ["Datasets", "Trait", "Traits"]
-
 
 class Trait(Enum):
     """A property of a dataset, or of a function that processes its items."""

@@ -14,8 +14,6 @@ from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import Values
 
-__all__ = ["ItemCode", "Items", "Per"]
-
 _LOADER: Final = "torch.utils.data.DataLoader"
 
 

@@ -16,8 +16,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
 
-__all__ = ["ItemWork"]
-
 _GENERATORS: Final = frozenset({
     "numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "torch.Generator",
     "numpy.random.Generator",

@@ -14,8 +14,6 @@ from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import State, Values
 
-__all__ = ["LastPass"]
-
 _LOADER: Final = "torch.utils.data.DataLoader"
 _BARS: Final = re.compile(r"tqdm\.(?:\w+\.)*(?:tqdm|tqdm_notebook)|rich\.progress\.track")
 _RANGES: Final = re.compile(r"builtins\.range|tqdm\.(?:\w+\.)*trange")

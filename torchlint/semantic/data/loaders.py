@@ -16,8 +16,6 @@ from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.origins import Origins
 
-__all__ = ["Loaders"]
-
 _LOADER: Final = "torch.utils.data.DataLoader"
 _DEPTH: Final = 5
 _KNOWN: Final = ("builtins.", "tqdm.", "torch.", "itertools.", "copy.", "logging.", "rich.")

@@ -14,8 +14,6 @@ from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.origins import Origins, Steps
 
-__all__ = ["Part", "Parts"]
-
 _VIEWS: Final = frozenset(
     (
         "view reshape unsqueeze squeeze permute transpose t flatten narrow expand unflatten "

@@ -8,8 +8,6 @@ from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.unseen import UnseenSearch
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 
-__all__ = ["Provenance"]
-
 
 class Provenance:
     """Finds the first part of a value that code outside this file made."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["RANDOM_METHODS", "is_deterministic_transform", "random_name"]
-
 RANDOM_METHODS: Final = frozenset(
     "uniform_ normal_ bernoulli_ random_ exponential_ cauchy_ log_normal_ geometric_".split()
 )

@@ -12,8 +12,6 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import words
 
-__all__ = ["TokenRows"]
-
 _LOADED: Final = re.compile(
     r"datasets\.(?:load\.)?(?:load_dataset|load_from_disk)|datasets\.(?:\w+\.)*Dataset\.from_\w+"
 )

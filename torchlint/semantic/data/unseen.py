@@ -25,8 +25,6 @@ from torchlint.semantic.scope.libraries import (
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.kind import Kind
 
-__all__ = ["UnseenSearch"]
-
 _ITEM_METHODS: Final = ("__getitem__", "__getitems__", "__iter__")
 _CALLED: Final = ("__call__", "forward")
 _KNOWN_BASES: Final = ("torch.utils.data.", *DATA_PACKAGES)

@@ -12,8 +12,6 @@ from torchlint.edit import Edit, Span
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.source import Source
 
-__all__ = ["Edits", "ExpressionEdits"]
-
 Edits = tuple[Edit, ...]
 
 _WIDTH: Final = 100

@@ -10,8 +10,6 @@ from torchlint.semantic.syntax import read
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.source import Source
 
-__all__ = ["spare_imports"]
-
 _Meaning = tuple[str, str]
 """A bound name and the qualified name that it imports."""
 

@@ -14,8 +14,6 @@ from torchlint.semantic.scope.words import says_evaluation, says_training
 from torchlint.semantic.values.gradient import Grad, Gradients
 from torchlint.semantic.values.iteration import Iteration
 
-__all__ = ["Feeding"]
-
 _MEMORY: Final = re.compile(r"(?:\w*_)?(?:hiddens?|hid|h|hx|cx|states?|mems?|memory)(?:_\w+)?")
 """Names of the hidden state that a recurrent network carries between batches."""
 _DEPTH: Final = 6

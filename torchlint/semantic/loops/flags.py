@@ -9,8 +9,6 @@ import libcst as cst
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.syntax.tree import Tree
 
-__all__ = ["is_spent"]
-
 
 def is_spent(
     tree: Tree, test: cst.BaseExpression, blocks: Sequence[cst.IndentedBlock], outer: cst.CSTNode

@@ -19,8 +19,6 @@ from torchlint.semantic.values.iteration import COUNTER
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["Frequencies", "Frequency"]
-
 
 class Frequency(Enum):
     """How often a statement runs, relative to the passes of its batch loop."""

@@ -12,8 +12,6 @@ from torchlint.semantic.loops.loops import Loop, Loops
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.values import Values
 
-__all__ = ["GradientAccumulation", "GradientAccumulations"]
-
 _STEPPING: Final = frozenset("update_grad need_update".split())
 """Keywords that make a helper step the optimizer after the backward pass."""
 _CLEARING: Final = frozenset("zero_grad clear_grad".split())

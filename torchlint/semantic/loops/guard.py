@@ -11,8 +11,6 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.values.values import Values
 
-__all__ = ["Guard"]
-
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
 _POOL: Final = frozenset("map starmap imap imap_unordered apply apply_async map_async".split())

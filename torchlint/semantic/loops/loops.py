@@ -18,8 +18,6 @@ from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["Loop", "Loops", "Role"]
-
 LoopNode = cst.For | cst.While
 
 

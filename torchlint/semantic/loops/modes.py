@@ -19,8 +19,6 @@ from torchlint.semantic.values.kind import Kind, conventional, derived, is_modul
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
 
-__all__ = ["Mode", "Modes", "Switch"]
-
 
 class Mode(Enum):
     """The mode that a network is in; HIDDEN if only callers outside this file determine it."""

@@ -12,8 +12,6 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.values.values import Values
 
-__all__ = ["HAND_WRITTEN", "Duty", "Ownership", "Rate"]
-
 HAND_WRITTEN: Final = "none"
 """The owner of a loop that a script writes itself."""
 

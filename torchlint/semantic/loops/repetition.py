@@ -15,8 +15,6 @@ from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.kind import Kind, derived
 
-__all__ = ["Repetition"]
-
 _STEPS: Final = re.compile(
     r"forward\w*|(?:training|validation|test)_step|init_?hidden|initHidden|zero_state"
 )

@@ -14,8 +14,6 @@ from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.gradient import Grad, Gradients
 
-__all__ = ["StuckMode", "StuckModes"]
-
 
 class StuckMode(NamedTuple):
     """A network that a loop trains while it is still in evaluation mode.

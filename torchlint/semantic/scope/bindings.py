@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-__all__ = ["Binding", "How", "Scope", "dotted"]
-
 _NOTHING: Final[Mapping[str, list[Binding]]] = MappingProxyType({})
 
 

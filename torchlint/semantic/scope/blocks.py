@@ -12,8 +12,6 @@ import libcst as cst
 from torchlint.semantic.scope.bindings import Binding, How
 from torchlint.semantic.syntax.tree import Tree
 
-__all__ = ["Blocks", "Fork"]
-
 _BLOCKS: Final = frozenset({cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module})
 Fork = cst.If | cst.Try
 _AT: Final = attrgetter("at")

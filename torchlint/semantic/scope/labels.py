@@ -7,8 +7,6 @@ import libcst as cst
 from torchlint.semantic.scope.scopes import Scopes
 from torchlint.semantic.syntax.tree import Tree
 
-__all__ = ["label"]
-
 
 def label(tree: Tree, scopes: Scopes, made: cst.BaseExpression, noun: str) -> str:
     """Return the user's name for what an expression makes: `` `train_loader` ``, "this loader"."""

@@ -5,30 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Final, NamedTuple
 
-__all__ = [
-    "COLLATORS",
-    "CONTAINER_AND_TENSOR_METHODS",
-    "DATA_PACKAGES",
-    "DRAWN",
-    "FACTORIES",
-    "FILLED",
-    "HOST_CONSTRUCTORS",
-    "LOGGING_METHODS",
-    "NETWORK_METHODS",
-    "OBJECTS",
-    "OPAQUE",
-    "PLAIN_RESULTS",
-    "RUNNING",
-    "TENSOR_METHODS",
-    "TO_HOST",
-    "TRANSFORM_ARGUMENTS",
-    "Factory",
-    "factory",
-    "is_data_library",
-    "is_library",
-    "takes_transform",
-]
-
 _CONCURRENT: Final = frozenset(
     "asyncio concurrent ctypes importlib mmap multiprocessing queue runpy socket subprocess "
     "threading".split()

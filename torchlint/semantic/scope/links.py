@@ -11,8 +11,6 @@ from torchlint.semantic.scope.bindings import Binding, How, Scope
 from torchlint.semantic.scope.scopes import Scopes
 from torchlint.semantic.view import Symbol
 
-__all__ = ["Links"]
-
 
 class _Home(NamedTuple):
     """A module in view, and what its imports refer to in the project."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["AnswerIndex", "Memo", "Trail"]
-
 S = TypeVar("S")
 T = TypeVar("T")
 

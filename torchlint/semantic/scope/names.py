@@ -15,8 +15,6 @@ from torchlint.semantic.scope.memo import Memo, Trail
 from torchlint.semantic.scope.scopes import Binding, How, Scope, Scopes, dotted
 from torchlint.semantic.scope.words import words
 
-__all__ = ["Names", "canonical"]
-
 _BUILTINS: Final = frozenset(dir(builtins))
 _ASSIGN: Final = How.ASSIGN
 _IMPORT: Final = How.IMPORT

@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.semantic.syntax.tree import Tree
 
-__all__ = ["Outside"]
-
 _HEADS: Final[dict[type[cst.CSTNode], tuple[str, ...]]] = {
     cst.If: ("test",),
     cst.While: ("test",),

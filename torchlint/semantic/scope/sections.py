@@ -14,8 +14,6 @@ from torchlint.semantic.scope.scopes import How, Scopes
 from torchlint.semantic.syntax.section import Section
 from torchlint.semantic.syntax.tree import Tree
 
-__all__ = ["Sections"]
-
 _DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
 _BY_NAME: Final = frozenset("globals locals eval exec".split())
 """Functions that may find a definition by its name at run time."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["Target"]
-
 _OLDEST: Final = (2, 0)
 """The oldest torch to support in a project that states no version."""
 

@@ -8,8 +8,6 @@ from typing import Final
 
 from torchlint.semantic.syntax.tree import Tree
 
-__all__ = ["Vocabulary"]
-
 _COMMENT: Final = re.compile(r"#[^\r\n]*")
 _WORD: Final = re.compile(r"[\w.]+")
 _ASCII: Final = map(chr, range(128))

@@ -6,8 +6,6 @@ import re
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["says_evaluation", "says_training", "words"]
-
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _EVALUATION: Final = frozenset(
     (

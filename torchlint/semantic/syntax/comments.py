@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import tokenize
 
-__all__ = ["comments_of"]
-
 
 def comments_of(code: str) -> list[str]:
     """Return the comments of complete code, in order; none if it cannot be tokenized."""

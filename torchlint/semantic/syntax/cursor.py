@@ -12,8 +12,6 @@ import libcst as cst
 
 from torchlint.source import Source
 
-__all__ = ["Cursor", "UnusualError"]
-
 _COMMENT: Final = re.compile(r"#[^\r\n]*")
 _OPENING: Final = re.compile(r"[A-Za-z]{0,2}(\"\"\"|\'\'\'|\"|\')")
 _WIDE: Final = re.compile(r"[^\x00-\x7f][^\r\n]*")

@@ -13,8 +13,6 @@ from torchlint.semantic.syntax.layout import ASYNC, CLOSE, COMMA, EQUAL, NONE, O
 from torchlint.semantic.syntax.makers import maker, plain
 from torchlint.semantic.syntax.strings import Strings
 
-__all__ = ["Expressions"]
-
 _name = maker(cst.Name, "value", "lpar", "rpar")
 _attribute = maker(cst.Attribute, "value", "attr", "lpar", "rpar")
 _call = maker(cst.Call, "func", "args", "lpar", "rpar")

@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.semantic.syntax.makers import plain
 
-__all__ = ["ASYNC", "CLOSE", "COMMA", "EQUAL", "NONE", "OPEN", "SPACE"]
-
 ASYNC: Final = plain(cst.Asynchronous)
 CLOSE: Final = plain(cst.RightParen)
 SPACE: Final = plain(cst.SimpleWhitespace, value=" ")

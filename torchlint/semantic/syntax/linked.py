@@ -13,8 +13,6 @@ from torchlint.semantic.syntax.reading import Syntax, read
 from torchlint.semantic.view import LinkedModule, Place
 from torchlint.source import Source
 
-__all__ = ["LinkedText", "Whole", "joined"]
-
 
 class LinkedText(NamedTuple):
     """A linked module within the whole text: its nodes, and the offset of each excerpt."""

@@ -9,8 +9,6 @@ from typing import Any
 
 import libcst as cst
 
-__all__ = ["Maker", "maker", "plain"]
-
 Maker = Callable[..., Any]
 
 

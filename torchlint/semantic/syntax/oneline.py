@@ -9,8 +9,6 @@ from itertools import accumulate
 from keyword import iskeyword
 from typing import Final, NamedTuple
 
-__all__ = ["breaks_lines", "one_line", "within_parentheses"]
-
 _LAYOUT: Final = frozenset({
     tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT,
     tokenize.ENDMARKER,

@@ -11,8 +11,6 @@ from torchlint.edit import Span
 from torchlint.semantic.syntax import Syntax
 from torchlint.source import Source
 
-__all__ = ["Places"]
-
 
 class Places:
     """The spans of nodes.

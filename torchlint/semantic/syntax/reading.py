@@ -15,8 +15,6 @@ from torchlint.semantic.syntax.cursor import UnusualError
 from torchlint.semantic.syntax.statements import Statements
 from torchlint.source import Source
 
-__all__ = ["Syntax", "read"]
-
 _INDENTATION: Final = re.compile(r"(?:\A|(?<=[\r\n]))[ \t\f]*\f")
 
 

@@ -11,8 +11,6 @@ import libcst as cst
 from torchlint.edit import Span
 from torchlint.semantic.syntax.tree import Tree
 
-__all__ = ["Section"]
-
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
 

@@ -14,8 +14,6 @@ from torchlint.semantic.syntax.expressions import Expressions
 from torchlint.semantic.syntax.layout import ASYNC, CLOSE, COMMA, NONE, OPEN
 from torchlint.semantic.syntax.makers import maker, plain
 
-__all__ = ["Statements"]
-
 _line = maker(cst.SimpleStatementLine, "body")
 _suite = maker(cst.SimpleStatementSuite, "body")
 _block = maker(cst.IndentedBlock, "body")

@@ -15,8 +15,6 @@ from torchlint.semantic.syntax.cursor import Cursor, UnusualError
 from torchlint.semantic.syntax.layout import EQUAL, SPACE
 from torchlint.semantic.syntax.makers import maker
 
-__all__ = ["Strings"]
-
 _simple = maker(cst.SimpleString, "value", "lpar", "rpar")
 _formatted = maker(cst.FormattedString, "parts", "start", "end", "lpar", "rpar")
 _text = maker(cst.FormattedStringText, "value")

@@ -18,8 +18,6 @@ from torchlint.semantic.syntax.places import Places
 from torchlint.semantic.view import ALONE, Place, View
 from torchlint.source import Source
 
-__all__ = ["Tree"]
-
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
 _SKIPPED: Final = frozenset(

@@ -16,8 +16,6 @@ from torchlint.semantic.training.additions import ADDING_METHODS, Adding, Additi
 from torchlint.semantic.training.readings import Readings
 from torchlint.semantic.values.kind import Kind
 
-__all__ = ["Accumulation", "Accumulator", "Accumulators"]
-
 AccumulationNode = cst.AugAssign | cst.Assign | cst.Call
 
 

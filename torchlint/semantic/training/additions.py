@@ -13,8 +13,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.placement import Placement
 
-__all__ = ["ADDING_METHODS", "Adding", "Addition", "Additions"]
-
 
 class Adding(Enum):
     """How a value is added to the existing one."""

@@ -14,8 +14,6 @@ from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import State, Value, Values
 
-__all__ = ["Setting", "TrainerArguments", "TrainerCall", "Trainings"]
-
 _LIGHTNING: Final = r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*"
 _FABRIC: Final = r"(?:lightning(?:\.fabric(?:\.fabric)?)?|lightning_fabric(?:\.fabric)?)\.Fabric"
 _TRL: Final = r"trl\.(?:\w+\.)*(?:SFT|DPO|GRPO|KTO|Reward|RLOO|Distillation)Config"

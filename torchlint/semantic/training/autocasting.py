@@ -12,8 +12,6 @@ from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.precision import Precision
 from torchlint.semantic.values.values import State, Values
 
-__all__ = ["Autocasting", "Casts"]
-
 _CUDA_ONLY: Final = "torch.cuda.amp.autocast"
 _HALF: Final = frozenset({"torch.float16", "torch.half"})
 _MAY_CAST: Final = re.compile(r"amp|cast|prec|ctx|context|fp\d|bf16|half|mixed", re.IGNORECASE)

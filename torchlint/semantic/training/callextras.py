@@ -13,8 +13,6 @@ from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.origins import Origins
 
-__all__ = ["CallExtras"]
-
 _REGISTER: Final = frozenset(
     (
         "register_forward_hook register_forward_pre_hook register_full_backward_hook "

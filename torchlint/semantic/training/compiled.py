@@ -15,8 +15,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import Value, Values
 
-__all__ = ["Compilation", "Compiled", "Frame"]
-
 _COMPILE: Final = "torch.compile"
 _PARTIAL: Final = "functools.partial"
 _KERAS: Final = frozenset("optimizer loss metrics loss_weights".split())

@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
 
-__all__ = ["Conditions"]
-
 _GUARD: Final = "__name__"
 
 

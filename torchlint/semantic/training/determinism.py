@@ -12,8 +12,6 @@ from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.values import Values
 
-__all__ = ["Determinism", "Setting"]
-
 _FLAGS: Final = {
     "torch.backends.cudnn.deterministic": True,
     "torch.backends.cudnn.enabled": False,

@@ -15,8 +15,6 @@ from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["Escapes", "GraphUse"]
-
 
 class GraphUse(Enum):
     """What a graph is used for: nothing, code outside this file, or a backward pass."""

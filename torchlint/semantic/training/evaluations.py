@@ -17,8 +17,6 @@ from torchlint.semantic.values.gradient import Grad, Gradients
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["Evaluation", "Evaluations", "Forward"]
-
 
 class Forward(NamedTuple):
     """A call that runs a network; `records` says whether autograd records it."""

@@ -16,8 +16,6 @@ from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.gradient import Grad, Gradients
 from torchlint.semantic.values.values import Values
 
-__all__ = ["FlaggedEvaluation", "FlaggedEvaluations"]
-
 _GRADS: Final = ("torch.no_grad", "torch.set_grad_enabled", "torch.inference_mode")
 
 

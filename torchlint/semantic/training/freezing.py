@@ -14,8 +14,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import Values
 
-__all__ = ["Freeze", "Freezing"]
-
 
 class Freeze(NamedTuple):
     """One place that sets `requires_grad`.

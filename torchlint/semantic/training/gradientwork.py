@@ -16,8 +16,6 @@ from torchlint.semantic.training.updates import Act, Updates
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["GradientWork"]
-
 _LEARNING: Final = (Kind.MODULE, Kind.OPTIMIZER)
 _GIVING: Final = ("parameters", "named_parameters")
 _NAMED: Final = frozenset("params parameters grads gradients".split())

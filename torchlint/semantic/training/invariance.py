@@ -17,8 +17,6 @@ from torchlint.semantic.loops.loops import LoopNode
 from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 
-__all__ = ["Invariance", "Invariances", "Runs"]
-
 Runs = Sequence[cst.Call]
 """The calls that lead from a loop to a function, the one in the loop itself first."""
 

@@ -13,8 +13,6 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.values import State, Values
 
-__all__ = ["Layer", "LayerPair", "Layers"]
-
 _LAYER: Final = re.compile(r"torch\.nn\.[A-Z]\w*")
 _IN_ORDER: Final = "torch.nn.Sequential"
 _CONTAINERS: Final = frozenset(

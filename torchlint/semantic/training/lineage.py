@@ -15,8 +15,6 @@ from torchlint.semantic.values.gradient import Grad, Gradients
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["Ancestry", "Lineage"]
-
 _CUTS: Final = frozenset(
     "detach detach_ item tolist numpy argmax argmin eq ne gt ge lt le size dim numel".split()
 )

@@ -13,8 +13,6 @@ from torchlint.semantic.scope.target import Target
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.values import Values
 
-__all__ = ["Move", "Moves"]
-
 _NOT_MPS: Final = frozenset("cuda cpu xpu hpu npu".split())
 _NOT_CUDA: Final = frozenset("cpu mps xpu hpu npu meta".split())
 _CUDA: Final = frozenset({"cuda", "cpu"})

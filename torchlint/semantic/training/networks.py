@@ -20,8 +20,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
 
-__all__ = ["Networks", "Unheld"]
-
 Root = cst.CSTNode | Binding | tuple[object, ...] | None
 """What creates a network: a call, a parameter or a class; None if it is unknown."""
 Roots = frozenset[Root]

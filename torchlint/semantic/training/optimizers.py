@@ -17,8 +17,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
 
-__all__ = ["Optimizers"]
-
 _NAMED: Final = frozenset("optim optimizer optimiser optimizers opt optims".split())
 _SAVING: Final = frozenset("save saves checkpoint ckpt snapshot dump".split())
 _RESTORES: Final = re.compile(r"load|resum|restor", re.IGNORECASE)

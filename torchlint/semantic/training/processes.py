@@ -14,8 +14,6 @@ from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.origins import Origins
 
-__all__ = ["Processes", "Wrapped"]
-
 _DDP: Final = "torch.nn.parallel.DistributedDataParallel"
 _HIDING: Final = frozenset({"torch.compile", "torch.nn.DataParallel"})
 

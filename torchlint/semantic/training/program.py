@@ -15,8 +15,6 @@ from torchlint.semantic.training.shares import Shares
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
 
-__all__ = ["Program", "Start"]
-
 _LOADERS: Final = frozenset({"torch.utils.data.DataLoader"})
 _DEPTH: Final = 4
 

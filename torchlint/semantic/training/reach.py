@@ -14,8 +14,6 @@ from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
 
-__all__ = ["Reach"]
-
 _COMPILING: Final = frozenset({"torch.compile", "torch.jit.script"})
 
 

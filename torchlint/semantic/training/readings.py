@@ -16,8 +16,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.placement import Placement
 
-__all__ = ["Form", "Reading", "Readings", "Region"]
-
 Region = LoopNode | cst.FunctionDef
 
 

@@ -14,8 +14,6 @@ from torchlint.semantic.values.gradient import Grad, Gradients
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["Recorded"]
-
 _CUTS: Final = frozenset(
     "detach detach_ argmax argmin argsort eq ne gt ge lt le isnan isfinite isinf size dim".split()
 )

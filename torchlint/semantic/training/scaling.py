@@ -15,8 +15,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
 
-__all__ = ["ScalerCall", "Scaling"]
-
 _MAKERS: Final = frozenset({"torch.amp.GradScaler", "torch.cuda.amp.GradScaler"})
 _METHODS: Final = frozenset("scale unscale_ step update state_dict load_state_dict".split())
 _HARMLESS: Final = frozenset({"builtins.print", "builtins.isinstance", "builtins.hasattr"})

@@ -16,8 +16,6 @@ from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import Values
 
-__all__ = ["Schedule", "SchedulerStep", "Schedulers"]
-
 
 class Schedule(NamedTuple):
     """One way in which a scheduler is created.

@@ -8,8 +8,6 @@ from typing import Final
 
 import libcst as cst
 
-__all__ = ["COUNTS", "EQUAL", "LINEAR", "TENSORS", "Share", "computed", "joined"]
-
 
 class Share(Enum):
     """How a value in one process relates to all processes, each with its share of the samples."""

@@ -23,9 +23,6 @@ from torchlint.semantic.training.share import (
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["Shares"]
-
-
 _KEEPS_NUMBER: Final = frozenset(
     "item detach cpu float double data clone cuda to numpy tolist squeeze sum mean long int".split()
 )

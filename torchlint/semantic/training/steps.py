@@ -16,8 +16,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.losses import sent
 
-__all__ = ["Step", "Steps"]
-
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED, How.DECLARED)
 _NO_FORWARD: Final = frozenset(
     (

@@ -14,8 +14,6 @@ from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.values.origins import Origins
 
-__all__ = ["Submodules"]
-
 _CONTAINERS: Final = frozenset({
     "torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict", "builtins.list",
     "builtins.tuple", "builtins.dict", "builtins.zip", "builtins.enumerate", "builtins.reversed",

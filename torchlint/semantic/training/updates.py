@@ -16,8 +16,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
 
-__all__ = ["Act", "Update", "Updates"]
-
 
 class Act(Enum):
     """An operation on gradients."""

@@ -12,8 +12,6 @@ from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import State, Values
 
-__all__ = ["Usage"]
-
 _BRANCHES: Final = (
     cst.If, cst.IfExp, cst.Try, cst.While, cst.With, cst.BooleanOperation, cst.Lambda, cst.Break,
     cst.Continue, cst.ListComp, cst.GeneratorExp, cst.DictComp, cst.Yield, cst.Match,

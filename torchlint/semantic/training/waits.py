@@ -17,8 +17,6 @@ from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.readings import Reading, Readings, Region
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["End", "Wait", "Waits"]
-
 
 class End(Enum):
     """How a value that was read is finally used."""

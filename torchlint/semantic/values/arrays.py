@@ -14,8 +14,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import Values
 
-__all__ = ["Array", "Arrays"]
-
 
 class Array(NamedTuple):
     """What is known of an ndarray."""

@@ -15,8 +15,6 @@ from torchlint.semantic.values.masking import are_query_and_key, masked_by_produ
 from torchlint.semantic.values.plain_numbers import PlainNumbers
 from torchlint.semantic.values.values import Values
 
-__all__ = ["Attention", "Attentions", "ScoreMask"]
-
 _SOFTMAX: Final = frozenset({"torch.softmax", "torch.nn.functional.softmax"})
 _METADATA: Final = ("dtype", "device", "size", "shape", "dim")
 _DROPOUT: Final = "torch.nn.functional.dropout"

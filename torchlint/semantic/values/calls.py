@@ -9,8 +9,6 @@ import libcst as cst
 
 from torchlint.semantic.values.values import Value, Values
 
-__all__ = ["CallSite", "Calls"]
-
 _Index = dict[str, list[cst.Call]]
 
 

@@ -17,8 +17,6 @@ from torchlint.semantic.values.kind import Kind, conventional
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
 
-__all__ = ["Devices"]
-
 _ACCELERATOR: Final = re.compile(r"(?:cuda|gpu|xpu|mps|hpu|npu)(?::\d+)?(?:\b|$)")
 _ACCELERATOR_CALLS: Final = (
     "torch.accelerator.",

@@ -12,8 +12,6 @@ from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["Dtypes"]
-
 _INTEGRAL: Final = frozenset(
     (
         "eq ne gt lt ge le equal greater less not_equal greater_equal less_equal logical_and "

@@ -14,8 +14,6 @@ from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.values.values import State, Values
 
-__all__ = ["Grad", "Gradients"]
-
 
 class Grad(Enum):
     """Whether autograd records; UNKNOWN if it depends on a flag or on the caller."""

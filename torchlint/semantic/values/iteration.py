@@ -9,8 +9,6 @@ import libcst as cst
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import How, Scopes
 
-__all__ = ["COUNTER", "Iteration", "Path"]
-
 COUNTER: Final = -1
 """The path of a counter: the first target of `enumerate`, the target of `range`."""
 

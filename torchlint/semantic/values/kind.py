@@ -8,17 +8,6 @@ from enum import Enum, auto
 from functools import cache
 from typing import Final
 
-__all__ = [
-    "Kind",
-    "called",
-    "combined",
-    "conventional",
-    "derived",
-    "is_module_class",
-    "joined",
-    "method_result",
-]
-
 
 class Kind(Enum):
     """What a value is; UNKNOWN if the file does not show it."""

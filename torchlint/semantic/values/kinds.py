@@ -26,8 +26,6 @@ from torchlint.semantic.values.losses import Losses
 from torchlint.semantic.values.origins import Origins, Steps
 from torchlint.semantic.values.placing import is_plain_object, places_a_network
 
-__all__ = ["Kinds"]
-
 # Attributes of an `Enum` are slow before Python 3.12, and these are used very often.
 _UNKNOWN: Final = Kind.UNKNOWN
 _NOTHING: Final = Kind.NOTHING

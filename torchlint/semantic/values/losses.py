@@ -11,8 +11,6 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.scopes import Binding, dotted
 
-__all__ = ["Losses", "sent"]
-
 _DEPTH: Final = 3
 _SENDERS: Final = frozenset("accelerator fabric scaler loss_scaler model_engine engine".split())
 

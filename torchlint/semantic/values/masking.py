@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.semantic.scope.words import words
 
-__all__ = ["are_query_and_key", "masked_by_product"]
-
 _QUERIES: Final = frozenset({"q", "query", "queries"})
 _KEYS: Final = frozenset({"k", "key", "keys"})
 

@@ -11,8 +11,6 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import Values
 
-__all__ = ["Option", "Options"]
-
 _PARSING: Final = ("parse_args", "parse_known_args")
 
 

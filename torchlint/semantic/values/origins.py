@@ -13,8 +13,6 @@ from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.values import Values
 
-__all__ = ["Origin", "Origins", "Steps"]
-
 Steps = tuple[int | str | None, ...]
 """The path into a container: indices, keys, or None for any of its members."""
 

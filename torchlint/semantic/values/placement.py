@@ -14,8 +14,6 @@ from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["Placement"]
-
 _MADE_ON_HOST: Final = (FILLED | DRAWN - {"normal"}) | frozenset(
     "from_numpy tensor as_tensor FloatTensor LongTensor Tensor".split()
 )

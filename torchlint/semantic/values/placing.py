@@ -8,8 +8,6 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
 
-__all__ = ["is_plain_object", "places_a_network"]
-
 _OF_NETWORKS: Final = ("eval", "train", "parameters", "forward", "state_dict")
 
 

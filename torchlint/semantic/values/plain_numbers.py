@@ -10,8 +10,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import Values
 
-__all__ = ["PlainNumbers"]
-
 
 class PlainNumbers:
     """Finds plain numbers: literals, sizes, roots, and names for them."""

@@ -14,8 +14,6 @@ from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
-__all__ = ["Precision"]
-
 _LOW: Final = re.compile(
     r"auto_?cast|amp(?<![a-z]amp)(?![a-z])|apex(?<![a-z]apex)(?![a-z])|\.half$|half_?tensor|fp_?16|"
     r"bf_?16|fp8|float_?16|mixed_?prec|half_?prec|grad_?scaler|loss_?scaler|native_?scaler|quantiz",

@@ -11,8 +11,6 @@ from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.attention import Attention, ScoreMask
 from torchlint.semantic.values.values import Values
 
-__all__ = ["Scores"]
-
 _INFINITE: Final = frozenset({"torch.inf", "math.inf", "numpy.inf", "numpy.Inf"})
 _PADDING: Final = -1e4
 _SHAPED: Final = frozenset(

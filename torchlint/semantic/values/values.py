@@ -15,8 +15,6 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 
-__all__ = ["State", "Value", "Values"]
-
 
 class State(Enum):
     """What is known of a value."""

@@ -21,8 +21,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
 
-__all__ = ["Visibility"]
-
 _SHOWN_KINDS: Final = frozenset({
     Kind.TENSOR, Kind.LOSS, Kind.NDARRAY, Kind.NUMBER, Kind.STRING, Kind.SEQUENCE, Kind.MAPPING,
     Kind.LOADER, Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER, Kind.DEVICE, Kind.SAMPLER,

@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.api import Binding, How, Kind, Script, Share, Shares
 from torchlint_rules.tl701_data_parallel.torchrun.meters import Meter, meter_of
 from torchlint_rules.tl701_data_parallel.torchrun.output import writes
-from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape
+from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape, reads
 from torchlint_rules.tl701_data_parallel.torchrun.shows import shows
 
 _EQUAL: Final = (Share.SAME, Share.NOTHING)
@@ -246,30 +246,31 @@ class Carried:
         self.lines += [f"{name}.{to} = {code}" for to, code in meter.derived(name)]
 
     def _field_read(self, name: str, attribute: str) -> bool:
-        return any(
-            each.attr.value == attribute
-            and isinstance(each.value, cst.Name)
-            and each.value.value == name
-            and not self.script.tree.inside(each, self.loop)
-            for each in self.script.tree.all(cst.Attribute)
-        )
+        found = reads(self.script.tree.all(cst.Attribute), name, attribute)
+        return any(not self.script.tree.inside(each, self.loop) for each in found)
 
     def _begins_anew(self, name: str, root: cst.Name) -> bool:
         """Return whether a meter is created, or reset, in the iteration that runs the loop."""
         if self.script.program.begun(name, self.shape.batches) is not None:
             return True
-        around = set(self.script.scopes.blocks(self.loop))
-        near = next(self.script.loops.around(self.loop), None)
         for call in self.script.calls.of_methods("reset"):
             assert isinstance(call.func, cst.Attribute)
             receiver = call.func.value
-            if isinstance(receiver, cst.Name) and receiver.value == name:
-                home = self.script.scopes.blocks(call)
-                same = next(self.script.loops.around(call), None) is near
-                before = self.script.tree.order(call) < self.script.tree.order(self.loop)
-                if same and before and home and home[0] in around:
-                    return True
+            if isinstance(receiver, cst.Name) and receiver.value == name and self._leads_in(call):
+                return True
         return False
+
+    def _leads_in(self, node: cst.CSTNode) -> bool:
+        """Return whether each iteration that runs the loop runs a node before it."""
+        script = self.script
+        home = script.scopes.blocks(node)
+        near = next(script.loops.around(self.loop), None)
+        return (
+            script.tree.order(node) < script.tree.order(self.loop)
+            and bool(home)
+            and home[0] in script.scopes.blocks(self.loop)
+            and next(script.loops.around(node), None) is near
+        )
 
     def _read_later(self, root: cst.Name) -> bool:
         """Return whether a name's value is read outside the loop, except to start or end it."""
@@ -363,18 +364,12 @@ class Carried:
                 if isinstance(element, cst.DictElement) and isinstance(key, cst.Index):
                     if script.code(element.key) == script.code(key.value):
                         return self.shares.begins(element.value)
-        around = set(script.scopes.blocks(self.loop))
-        near = next(script.loops.around(self.loop), None)
-        for assign in script.tree.all(cst.Assign):
-            same = any(script.code(each.target) == text for each in assign.targets)
-            if not same or not self.shares.begins(assign.value):
-                continue
-            home = script.scopes.blocks(assign)
-            before = script.tree.order(assign) < script.tree.order(self.loop)
-            if before and home and home[0] in around:
-                if next(script.loops.around(assign), None) is near:
-                    return True
-        return False
+        return any(
+            any(script.code(each.target) == text for each in assign.targets)
+            and self.shares.begins(assign.value)
+            and self._leads_in(assign)
+            for assign in script.tree.all(cst.Assign)
+        )
 
     # -- functions that the loop runs -----------------------------------------
 

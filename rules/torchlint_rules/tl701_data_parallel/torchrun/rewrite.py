@@ -19,12 +19,14 @@ from torchlint_rules.tl701_data_parallel.torchrun.shape import (
     DATA_PARALLEL,
     ObstacleError,
     Wrap,
+    reads,
     shape_of,
 )
 
 _OWN_NAMES: Final = frozenset(
     "DISTRIBUTED RANK LOCAL_RANK WORLD_SIZE sum_over_ranks on_gpu".split()
 )
+_WRAPPER: Final = "DistributedDataParallel"
 _WIDTH: Final = 100
 _LOADING: Final = frozenset({"torch.load"})
 
@@ -134,14 +136,11 @@ class _Rewriter(Writer):
     def _ddp(self, wrap: Wrap) -> list[str]:
         name = wrap.target.value
         if self._always_on_gpu(wrap):
-            return [f"\t{name} = {self._ddp_name()}({name}, device_ids=[LOCAL_RANK])"]
+            return [f"\t{name} = {_WRAPPER}({name}, device_ids=[LOCAL_RANK])"]
         return [
             f"\ton_gpu = next({name}.parameters()).is_cuda",
-            f"\t{name} = {self._ddp_name()}({name}, device_ids=[LOCAL_RANK] if on_gpu else None)",
+            f"\t{name} = {_WRAPPER}({name}, device_ids=[LOCAL_RANK] if on_gpu else None)",
         ]
-
-    def _ddp_name(self) -> str:
-        return "DistributedDataParallel"
 
     def _always_on_gpu(self, wrap: Wrap) -> bool:
         return ".cuda(" in self._tail(wrap) and not list(self._ifs(wrap.statement))
@@ -230,11 +229,9 @@ class _Rewriter(Writer):
 
     def _refuse_between(self, wrap: Wrap, anchor: cst.CSTNode, target: str) -> None:
         tree = self.script.tree
-        for attribute in self.script.tree.all(cst.Attribute):
-            if attribute.attr.value == "module" and isinstance(attribute.value, cst.Name):
-                inside = tree.order(wrap.call) < tree.order(attribute) < tree.end(anchor)
-                if inside and attribute.value.value == target:
-                    raise ObstacleError(attribute, "the network is read before it is on its device")
+        for attribute in reads(self.script.tree.all(cst.Attribute), target, "module"):
+            if tree.order(wrap.call) < tree.order(attribute) < tree.end(anchor):
+                raise ObstacleError(attribute, "the network is read before it is on its device")
 
     # -- data -----------------------------------------------------------------
 
@@ -427,13 +424,13 @@ class _Rewriter(Writer):
             asked = call.node.args[1].value
             code = self.script.code(asked)
             if self.script.name(asked) == DATA_PARALLEL:
-                self.edits += self.script.edits.replace(asked, f"({code}, {self._ddp_name()})")
+                self.edits += self.script.edits.replace(asked, f"({code}, {_WRAPPER})")
             elif isinstance(asked, cst.Tuple) and any(
                 self.script.name(each.value) == DATA_PARALLEL for each in asked.elements
             ):
                 last = asked.elements[-1].value
                 end = self.script.span(last).end
-                self.edits += self.script.edits.insert(end, f", {self._ddp_name()}")
+                self.edits += self.script.edits.insert(end, f", {_WRAPPER}")
 
     def _prefix_tests(self) -> None:
         """Make `if torch.cuda.device_count() > 1:` use `model.module` under torchrun as well."""
@@ -459,8 +456,5 @@ class _Rewriter(Writer):
     def _reads_module(self, node: cst.CSTNode) -> bool:
         target = self.shape.wrap.target.value
         return any(
-            each.attr.value == "module"
-            and isinstance(each.value, cst.Name)
-            and each.value.value == target
-            for each in self.script.tree.within(node, cst.Attribute)
+            True for _ in reads(self.script.tree.within(node, cst.Attribute), target, "module")
         )

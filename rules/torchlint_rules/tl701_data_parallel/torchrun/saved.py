@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edit, How, Script
-from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape
+from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape, reads
 
 _DUMPS: Final = (
     "torch.save", "pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump", "cloudpickle.dump",
@@ -303,10 +303,7 @@ class Saved:
             if not isinstance(outer, (cst.If, cst.IfExp)):
                 continue
             if any(
-                each.attr.value == "module"
-                and isinstance(each.value, cst.Name)
-                and each.value.value == node.value
-                for each in script.tree.within(outer, cst.Attribute)
+                True for _ in reads(script.tree.within(outer, cst.Attribute), node.value, "module")
             ):
                 return True
             if any(

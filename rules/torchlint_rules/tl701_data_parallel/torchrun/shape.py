@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -121,6 +121,16 @@ def chain_of(script: Script, call: cst.Call) -> cst.BaseExpression:
         whole = outer
 
 
+def reads(
+    attributes: Iterable[cst.Attribute], name: str, attribute: str
+) -> Iterator[cst.Attribute]:
+    """Yield those attributes that a name is asked for, such as `model.module`."""
+    for each in attributes:
+        if each.attr.value == attribute and isinstance(each.value, cst.Name):
+            if each.value.value == name:
+                yield each
+
+
 class _Reader:
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -173,23 +183,29 @@ class _Reader:
             raise ObstacleError(call, "what is wrapped is not spelled out")
         self._refuse_device_ids(call)
         whole = chain_of(script, call)
-        assign = script.tree.parent(whole)
-        statement = script.tree.statement(call)
-        if (
-            not isinstance(assign, cst.Assign)
-            or assign.value is not whole
-            or len(assign.targets) != 1
-            or not isinstance(assign.targets[0].target, cst.Name)
-            or not isinstance(statement, cst.SimpleStatementLine)
-            or not script.edits.stands_alone(statement)
-        ):
-            raise ObstacleError(call, "the wrapped network is not assigned to a plain name")
+        target, statement = self._assigned(call, whole, "the wrapped network")
         for outer in script.tree.ancestors(statement):
             if isinstance(outer, (cst.For, cst.While, cst.Try, cst.With, cst.ClassDef)):
                 raise ObstacleError(call, "it stands in a loop, class, `try` or `with`")
             if isinstance(outer, cst.FunctionDef):
                 break
-        return Wrap(call, whole, assign.targets[0].target, statement)
+        return Wrap(call, whole, target, statement)
+
+    def _assigned(
+        self, call: cst.Call, value: cst.BaseExpression, what: str
+    ) -> tuple[cst.Name, cst.SimpleStatementLine]:
+        """Return the only name that a value is assigned to, and the line that does it."""
+        assign, line = self.script.tree.parent(value), self.script.tree.statement(call)
+        if (
+            not isinstance(assign, cst.Assign)
+            or assign.value is not value
+            or len(assign.targets) != 1
+            or not isinstance(assign.targets[0].target, cst.Name)
+            or not isinstance(line, cst.SimpleStatementLine)
+            or not self.script.edits.stands_alone(line)
+        ):
+            raise ObstacleError(call, f"{what} is not assigned to a plain name")
+        return assign.targets[0].target, line
 
     def _refuse_device_ids(self, call: cst.Call) -> None:
         site = self.script.calls.at(call)
@@ -261,16 +277,7 @@ class _Reader:
         loader = self.program.loader_call(loop.loader)
         if loader is None:
             raise ObstacleError(loop.loader, "it is not one DataLoader made in this file")
-        assign = script.tree.parent(loader)
-        line = script.tree.statement(loader)
-        if (
-            not isinstance(assign, cst.Assign)
-            or len(assign.targets) != 1
-            or not isinstance(assign.targets[0].target, cst.Name)
-            or not isinstance(line, cst.SimpleStatementLine)
-            or not script.edits.stands_alone(line)
-        ):
-            raise ObstacleError(loader, "the training loader is not assigned to a plain name")
+        name, line = self._assigned(loader, loader, "the training loader")
         if next(script.loops.around(loader), None) is not None:
             raise ObstacleError(loader, "the training loader is made in a loop")
         if self.program.entry(loader) is None:
@@ -280,7 +287,7 @@ class _Reader:
         for other in self.program.draws(loader):
             if other.role is not Role.TRAIN_BATCH:
                 raise ObstacleError(other.node, "the training loader is read here, too")
-        return loader, line, assign.targets[0].target
+        return loader, line, name
 
     def _random_sampler(
         self, sampler: cst.CSTNode | None, dataset: cst.BaseExpression
