@@ -7,8 +7,8 @@
 Each fixture's `slow.py` runs against its `fast.py`, as `torchlint verify` runs a script against its
 fixed self. The results go to `fixtures/rules/*/evidence.json`, one entry for each device and
 version of torch. An interrupted run can be continued: existing results for the same texts, device
-and torch are kept, unless `--again` is given. `--unsure` repeats measurements that were UNSURE, in
-a quieter hour; of two measurements, the one with less noise is kept. Rules about several processes
+and torch are kept, unless `--again` is given. Nothing is measured until it decides: a
+second measurement takes the place of the first, however it ends. Rules about several processes
 run under torchrun, with two processes on a CPU, or one on each of several GPUs. Only Python 3.10,
 torch and NumPy are needed; `PYTHONPATH=.` replaces an installation.
 """
@@ -140,17 +140,6 @@ def measured(fixture: Fixture, machine: Machine, rounds: int, timeout: float) ->
         return session.measure([fixture.variant])
 
 
-def is_due(before: dict[str, Any] | None, *, again: bool, unsure: bool) -> bool:
-    """Return whether a fixture needs a measurement, given the earlier one."""
-    if before is None or again:
-        return True
-    return unsure and before["verdict"] == Verdict.UNSURE.value
-
-
-def _noise(measurement: dict[str, Any]) -> float:
-    return float(measurement["noise"]["high"] / measurement["noise"]["low"])
-
-
 def entry(fixture: Fixture, machine: Machine, report: Report, outcome: Outcome) -> dict[str, Any]:
     """Return the entry for one measurement, whose verdict is on the speed alone."""
     speedup, noise = outcome.speedup, report.noise
@@ -188,13 +177,8 @@ def measured_line(
     if outcome.speedup is None:
         doubts = "; ".join(doubt.message for doubt in outcome.doubts)
         return f"{outcome.verdict.value}, so it was not timed{doubts and ': ' + doubts}", False
-    fresh, before = entry(fixture, machine, report, outcome), fixture.measured_on(machine)
-    if (
-        before is None
-        or before["verdict"] != Verdict.UNSURE.value
-        or _noise(fresh) < _noise(before)
-    ):
-        fixture.keep(fresh)
+    fresh = entry(fixture, machine, report, outcome)
+    fixture.keep(fresh)
     gain = fresh["speedup"]
     words = f"{fresh['verdict']} {gain['ratio']:.2f} ({gain['low']:.2f} to {gain['high']:.2f})"
     return f"{words}, numbers {fresh['numbers']}", fresh["verdict"] != Verdict.UNSURE.value
@@ -209,15 +193,10 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=60, help="seconds that one run may take")
     parser.add_argument("--minutes", type=float, help="begin no further rule after so many")
     parser.add_argument("--again", action="store_true", help="measure what is measured, too")
-    parser.add_argument("--unsure", action="store_true", help="measure what is UNSURE again")
     given = parser.parse_args()
     machine = Machine.at_hand(given.device)
     wanted = fixtures(given.codes)
-    todo = [
-        each
-        for each in wanted
-        if is_due(each.measured_on(machine), again=given.again, unsure=given.unsure)
-    ]
+    todo = [each for each in wanted if given.again or each.measured_on(machine) is None]
     done = len(wanted) - len(todo)
     print(
         f"{len(todo)} rules on {machine.name}, torch {machine.torch}; {done} are kept", flush=True

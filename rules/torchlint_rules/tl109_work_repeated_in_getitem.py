@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, Impact, ItemCode, Per, Rule, Script
+from torchlint.api import Binding, Finding, Impact, ItemCode, Note, Per, Rule, Script
 
 _READS: Final = re.compile(
     r"(?:json|pickle|yaml|joblib|torch|dill)\.(?:safe_|full_|unsafe_)?load|"
@@ -36,10 +36,14 @@ class WorkRepeatedInGetitem(Rule):
         for code in script.loaders.items.all():
             if code.per is Per.STREAM:
                 continue
+            found: dict[tuple[str, Impact | None], list[cst.Call]] = {}
             for call, message, impact in _repeated(script, code):
                 if id(call) not in seen:
                     seen.add(id(call))
-                    yield Finding(self.code, script.span(call), message, impact=impact)
+                    found.setdefault((message, impact), []).append(call)
+            for (message, impact), (first, *others) in found.items():
+                notes = tuple(Note(script.span(each), "and here") for each in others)
+                yield Finding(self.code, script.span(first), message, None, notes, impact)
 
 
 def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, Impact | None]]:
@@ -62,7 +66,7 @@ def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, I
                     yield (
                         call,
                         f"`{code.label}` {work}",
-                        "low" if _of_object(script, call) else None,
+                        "low" if _of_constant(script, call) else None,
                     )
 
 
@@ -132,9 +136,11 @@ def _item_work(script: Script, call: cst.Call) -> str:
     )
 
 
-def _of_object(script: Script, call: cst.Call) -> bool:
-    """Return whether the input of a call is an attribute of the dataset: a short, constant text."""
+def _of_constant(script: Script, call: cst.Call) -> bool:
+    """Return whether the input of a call is a short text: written out, or kept by the dataset."""
     given = call.args[0].value if call.args else None
+    if given is not None and isinstance(script.values.value_of(given).literal, str):
+        return True
     function = script.scopes.function(call)
     names = list(script.tree.within(given, cst.Name)) if isinstance(given, cst.Attribute) else []
     owners = {each.node for name in names[:1] for each in script.scopes.reaching(name)}

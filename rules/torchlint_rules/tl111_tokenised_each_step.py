@@ -40,7 +40,7 @@ def _place(script: Script, call: cst.Call) -> str:
         ):
             return ""
         fresh = any(
-            isinstance(each.func, cst.Attribute) and each.func.attr.value in _GENERATES
+            script.calls.at(each).method in _GENERATES
             for each in script.tree.within(loop.node.body, cst.Call)
         )
         return "" if fresh or not _depends_on(script, call, loop.node) else "in every step"

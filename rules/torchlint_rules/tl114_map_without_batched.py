@@ -55,7 +55,7 @@ def _is_plain(script: Script, mapped: TextMap) -> bool:
         body = last.value if isinstance(last, cst.Return) and last.value is not None else body
     if not isinstance(body, cst.Call) or tokenizer_of(script, body) is None:
         return False
-    if isinstance(body.func, cst.Attribute) and body.func.attr.value in ("encode", "tokenize"):
+    if script.calls.at(body).method in ("encode", "tokenize"):
         return False
     return all(_is_same(script, arg, mapped.row) for arg in body.args)
 

@@ -9,7 +9,7 @@ import libcst as cst
 
 from torchlint.api import Finding, How, Kind, Rule, Script, State
 from torchlint_rules.shared.finiteguards import finite_guards
-from torchlint_rules.shared.graphbreaks import without_breaks
+from torchlint_rules.shared.graphbreaks import operands, without_breaks
 from torchlint_rules.shared.masks import is_mask
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
@@ -76,20 +76,9 @@ def _branches(script: Script) -> Iterator[tuple[cst.BaseExpression, str]]:
     ]
     guards = {id(each.holder) for each in finite_guards(script)}
     for holder in holders:
-        for part in _parts(holder.test) if id(holder) not in guards else ():
+        for part in operands(holder.test) if id(holder) not in guards else ():
             if not _compares_text(part) and _may_repeat(script, part) and _on_device(script, part):
                 yield part, "choose on the device with torch.where, or look now and then"
-
-
-def _parts(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Yield the operands of `and`, `or` and `not` in a condition."""
-    if isinstance(test, cst.BooleanOperation):
-        yield from _parts(test.left)
-        yield from _parts(test.right)
-    elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        yield from _parts(test.expression)
-    else:
-        yield test
 
 
 def _compares_text(part: cst.BaseExpression) -> bool:

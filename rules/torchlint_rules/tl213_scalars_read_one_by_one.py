@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
@@ -11,8 +11,6 @@ from torchlint.api import (
     Finding,
     Fix,
     Form,
-    Frequency,
-    Impact,
     Kind,
     Note,
     Reading,
@@ -25,7 +23,6 @@ from torchlint_rules.shared.graphbreaks import without_breaks
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FEW: Final = 2
-_FEW_AT_LOGS: Final = 3
 _AVERAGES: Final = frozenset("mean norm std var".split())
 _NESTING: Final = (
     cst.ListComp,
@@ -49,8 +46,7 @@ class ScalarsReadOneByOne(Rule):
 
     def _of_blocks(self, script: Script) -> Iterator[Finding]:
         """Yield the reads of one block between which the device gets no work."""
-        for group in _groups(script):
-            found = group.readings
+        for found in _groups(script):
             first = found[0].node
             shown = [f"`{script.tree.brief(each.tensor)}`" for each in found]
             message = (
@@ -59,7 +55,7 @@ class ScalarsReadOneByOne(Rule):
             )
             notes = tuple(Note(script.span(each.node), "copied as well") for each in found[1:])
             fix = _fix(script, found)
-            yield Finding(self.code, script.span(first), message, fix, notes, group.impact)
+            yield Finding(self.code, script.span(first), message, fix, notes)
 
     def _of_dictionaries(self, script: Script) -> Iterator[Finding]:
         """Yield the comprehensions that read the values of a dictionary one by one."""
@@ -68,8 +64,9 @@ class ScalarsReadOneByOne(Rule):
             if not _is_items(source) or comprehension.for_in.ifs:
                 continue
             value = comprehension.value
-            impact = _impact(script, comprehension)
-            if impact is None or not _reads_one(script, value, comprehension.for_in.target):
+            if not _reads_one(script, value, comprehension.for_in.target):
+                continue
+            if not script.loops.each_step(comprehension):
                 continue
             assert isinstance(source, cst.Call)
             assert isinstance(source.func, cst.Attribute)
@@ -80,14 +77,7 @@ class ScalarsReadOneByOne(Rule):
                 f"the values of `{held}` are copied to the host one by one; "
                 f"`dict(zip({held}, torch.stack([*{held}.values()]).tolist()))` is one copy"
             )
-            yield Finding(self.code, script.span(value), message, None, (), impact)
-
-
-class _Group(NamedTuple):
-    """Reads of one block between which the device gets no work."""
-
-    readings: list[Reading]
-    impact: Impact
+            yield Finding(self.code, script.span(value), message)
 
 
 def _reads_one(
@@ -126,20 +116,10 @@ def _is_items(node: cst.BaseExpression) -> bool:
     )
 
 
-def _impact(script: Script, node: cst.CSTNode) -> Impact | None:
-    """Return what reads at a place cost: more in each step than at log lines of a training loop."""
-    if script.loops.each_step(node):
-        return "medium"
-    loop = script.loops.batch_loop(node)
-    gated = any(True for _ in script.tree.tests_around(node))
-    rare = loop is not None and loop.role is Role.TRAIN_BATCH and gated
-    return "low" if rare and script.loops.frequency(node) is Frequency.RARE else None
-
-
 # -- reads of one block -------------------------------------------------------------
 
 
-def _groups(script: Script) -> Iterator[_Group]:
+def _groups(script: Script) -> Iterator[list[Reading]]:
     """Yield the groups of reads that could be one, not those that need not be made."""
     blocks: dict[int, list[Reading]] = {}
     for reading in script.readings.within(script.tree.module):
@@ -149,11 +129,10 @@ def _groups(script: Script) -> Iterator[_Group]:
                 blocks.setdefault(id(script.tree.parent(line)), []).append(reading)
     for readings in blocks.values():
         for run in _runs(script, readings) if len(readings) >= _FEW else ():
-            impact = _impact(script, run[0].node)
-            if impact is None or len(run) < (_FEW if impact == "medium" else _FEW_AT_LOGS):
+            if len(run) < _FEW or not script.loops.each_step(run[0].node):
                 continue
-            if impact == "low" or not any(_is_avoidable(script, each) for each in run):
-                yield _Group(run, impact)
+            if not any(_is_avoidable(script, each) for each in run):
+                yield run
 
 
 def _is_one_number(script: Script, reading: Reading) -> bool:

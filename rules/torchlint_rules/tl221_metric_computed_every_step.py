@@ -31,8 +31,7 @@ class MetricComputedEveryStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every metric whose value over all batches each batch computes."""
         for call in script.calls.of_methods("compute"):
-            assert isinstance(call.func, cst.Attribute)
-            name = _metric(script, call.func.value)
+            name = _metric(script, script.calls.at(call).receiver)
             if name and _each_batch(script, call) and not _is_reset(script, call):
                 more = (
                     ": it goes over everything kept so far, so each batch takes longer"
@@ -91,8 +90,7 @@ def _each_batch(script: Script, node: cst.CSTNode) -> bool:
 
 def _is_reset(script: Script, call: cst.Call) -> bool:
     """Return whether the code around a call starts the metric again for each batch."""
-    assert isinstance(call.func, cst.Attribute)
-    metric, loop = script.code(call.func.value), script.loops.batch_loop(call)
+    metric, loop = script.code(script.calls.at(call).receiver), script.loops.batch_loop(call)
     return any(
         isinstance(each.func, cst.Attribute)
         and script.code(each.func.value) == metric

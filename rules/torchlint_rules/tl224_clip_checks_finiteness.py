@@ -48,8 +48,7 @@ class ClipChecksFiniteness(Rule):
 
 def _is_fabric(script: Script, call: cst.Call) -> bool:
     """Return whether a method is one of Fabric, made here or named so."""
-    assert isinstance(call.func, cst.Attribute)
-    owner = call.func.value
+    owner = script.calls.at(call).receiver
     made = script.values.origins.of(owner).values
     if any(
         each.call is value

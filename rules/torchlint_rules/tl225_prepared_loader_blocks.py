@@ -45,8 +45,7 @@ def _blocks(script: Script, arguments: TrainerArguments) -> bool:
 def _prepared(script: Script, arguments: TrainerArguments) -> cst.Call | None:
     """Return a pinned loader that an accelerator prepares."""
     for call in script.calls.of_methods("prepare"):
-        assert isinstance(call.func, cst.Attribute)
-        made = script.values.origins.of(call.func.value).values
+        made = script.values.origins.of(script.calls.at(call).receiver).values
         if not any(value is arguments.call for value in made):
             continue
         for arg in call.args:

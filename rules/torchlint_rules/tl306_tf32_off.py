@@ -16,6 +16,7 @@ from torchlint_rules.shared.cuda import (
     moved_networks,
     named_convolutional,
     place,
+    runs_tiny,
     setting,
     trains,
 )
@@ -45,7 +46,8 @@ class Tf32Off(Rule):
             or in_environment(script)
         ):
             return
-        if _only_convolves(script):
+        steps = script.loops.steps.all
+        if _only_convolves(script) or (steps and all(runs_tiny(script, each) for each in steps)):
             return
         program = trains(script)
         node = place(script) if program or _trains_its_own(script) else None

@@ -14,7 +14,7 @@ class BackwardUnderAutocast(Rule):
         """Flag the first call in an autocast block that belongs after it."""
         seen: set[int] = set()
         for call in script.tree.all(cst.Call):
-            if not _belongs_outside(script, call):
+            if not _belongs_outside(script, call) or _runs_once(script, call):
                 continue
             block = _autocast_around(script, call)
             if block is None or _goes_along(call, block, seen):
@@ -61,6 +61,16 @@ def _belongs_outside(script: Script, call: cst.Call) -> bool:
     if func.attr.value == "backward":
         return not any(arg.keyword is None for arg in call.args)
     return script.loops.owner(func) == "none" and script.kind(func.value) is not Kind.UNKNOWN
+
+
+def _runs_once(script: Script, call: cst.Call) -> bool:
+    """Return whether a call is in no loop, nor in a function that the file calls in one."""
+    function = script.scopes.function(call)
+    if script.loops.each_step(call) or any(True for _ in script.loops.around(call)):
+        return False
+    if function is None:
+        return True
+    return bool(script.functions.callers(function)) and not script.loops.is_repeated(function)
 
 
 def _autocast_around(script: Script, call: cst.Call) -> cst.With | cst.FunctionDef | None:

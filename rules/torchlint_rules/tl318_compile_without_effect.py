@@ -44,7 +44,7 @@ class CompileWithoutEffect(Rule):
             yield Finding(self.code, script.span(call), message, fix)
             return
         for forward in script.calls.of_methods("forward"):
-            direct = cst.ensure_type(forward.func, cst.Attribute).value
+            direct = script.calls.at(forward).receiver
             if _is_same(script, direct, network) and not script.values.call_extras.has(direct):
                 what = f"the code that `{named}.compile()` compiles"
                 yield direct_forward(script, self.code, forward, what, _RUNS_COMPILED)
@@ -114,10 +114,18 @@ def _is_expected(script: Script, call: cst.Call) -> bool:
 
 
 def _dropping(script: Script, call: cst.Call) -> Iterator[cst.Call]:
-    """Yield the calls that drop what the function around a compilation returns: its result."""
+    """Yield the calls that drop what the function around a compilation returns: its result.
+
+    A function that keeps it as well (`self.net = net`) needs nobody to take it.
+    """
     function = script.scopes.function(call)
     returned = script.functions.returns(function) if function is not None else []
     if function is None or not any(_is_result(script, each, call) for each in returned):
+        return
+    if any(
+        isinstance(each.targets[0].target, cst.Attribute) and _is_result(script, each.value, call)
+        for each in script.functions.own(function, cst.Assign)
+    ):
         return
     for caller in script.functions.callers(function):
         if isinstance(script.tree.parent(caller), cst.Expr) and not _is_expected(script, caller):

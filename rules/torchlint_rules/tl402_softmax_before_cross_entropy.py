@@ -13,7 +13,9 @@ from torchlint.api import (
     Edits,
     Finding,
     Fix,
+    Grad,
     How,
+    Impact,
     Kind,
     Note,
     Rule,
@@ -113,7 +115,9 @@ class SoftmaxBeforeCrossEntropy(Rule):
             fix = Fix.unsafe("Pass the logits", edits, because=because) if edits else None
         else:
             notes = (Note(script.span(loss.node), "the loss that gets it"),)
-        return Finding(self.code, script.span(activation.node), message, fix, notes)
+        off = script.values.gradients.grad(loss.node) is Grad.OFF
+        impact: Impact | None = "low" if off else None
+        return Finding(self.code, script.span(activation.node), message, fix, notes, impact)
 
 
 def _spelled(script: Script, node: cst.Call) -> str:

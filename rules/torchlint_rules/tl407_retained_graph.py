@@ -130,7 +130,7 @@ def _goes_backward(script: Script, call: cst.Call) -> bool:
     """Return whether a call runs backward through a graph."""
     if (script.name(call.func) or "").startswith("torch.autograd."):
         return True
-    return isinstance(call.func, cst.Attribute) and call.func.attr.value in _BACKWARDS
+    return script.calls.at(call).method in _BACKWARDS
 
 
 def _networks_remember(script: Script) -> bool:

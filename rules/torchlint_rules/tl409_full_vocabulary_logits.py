@@ -100,11 +100,7 @@ def _logits(script: Script, node: cst.BaseExpression) -> _Logits | None:
 
 def _shapes(script: Script, call: cst.Call) -> bool:
     func = call.func
-    return (
-        isinstance(func, cst.Attribute)
-        and func.attr.value in _SHAPING
-        and script.name(func) is None
-    )
+    return script.calls.at(call).method in _SHAPING and script.name(func) is None
 
 
 def _classes(script: Script, call: cst.Call) -> str | None:

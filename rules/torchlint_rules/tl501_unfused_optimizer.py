@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, Note, Rule, Script, State
-from torchlint_rules.shared.cuda import makers, regions
+from torchlint.api import CallSite, Finding, Fix, Impact, Note, Rule, Script, State
+from torchlint_rules.shared.cuda import in_environment, makers, regions
 
 _OWNERS: Final = {
     "torch.optim.Adam": (2, 0),
@@ -40,6 +41,7 @@ _COMPLEX: Final = frozenset("cfloat cdouble complex64 complex128".split())
 _LIGHTNING: Final = ("lightning.Trainer", "lightning.pytorch.Trainer", "pytorch_lightning.Trainer")
 _FULL: Final = (32, "32", "32-true")
 _CHOICES: Final = ("fused", "foreach", "differentiable")
+_AS_WELL: Final = "and so does this one"
 _TITLE: Final = "Pass `fused={}`"
 
 
@@ -49,31 +51,43 @@ class UnfusedOptimizer(Rule):
         sites = [site for site in script.calls.of(*_OWNERS) if _undecided(site)]
         sites = [site for site in sites if site.node.args and not _in_test(script, site.node)]
         sites = [site for site in sites if not script.optimizers.tunes_tensors(site.node)]
-        if not sites or script.functions.imports(*_OTHER_TENSORS, *_TESTS):
+        if (
+            not sites
+            or script.functions.imports(*_OTHER_TENSORS, *_TESTS)
+            or in_environment(script)
+        ):
             return
+        found: dict[cst.CSTNode, list[tuple[CallSite, str]]] = {}
         for site in sites:
             value = None if _may_be_clipped_scaled(script, site) else _value(script, site)
-            if value is not None and not _has_odd_parameters(script, site):
-                yield self._finding(script, site, value)
+            if value is None or _has_odd_parameters(script, site):
+                continue
+            if not script.modules.sizes.updates_tiny(site.node):
+                found.setdefault(script.scopes.home(site.node), []).append((site, value))
+        for each in found.values():
+            yield self._finding(script, each)
 
-    def _finding(self, script: Script, site: CallSite, value: str) -> Finding:
+    def _finding(self, script: Script, found: list[tuple[CallSite, str]]) -> Finding:
+        (site, value), *others = found
         label = script.optimizers.label(site.node)
         message = f"{label} launches several kernels per step"
         advice = f"pass `fused={value}` to `{script.code(site.node.func)}`"
         restored = script.optimizers.restores
-        notes: tuple[Note, ...] = ()
+        notes = [Note(script.span(each.node), _AS_WELL) for each, _ in others]
         fix = None
         if restored:
             name = label.strip("`") if label.startswith("`") else "optimizer"
             again = f'`for group in {name}.param_groups: group["fused"] = True`'
             advice += f", and again where its state was loaded: {again}"
-            notes = tuple(
-                Note(script.span(each), "a state saved without `fused` switches it off")
-                for each in restored
-            )
+            said = "a state saved without `fused` switches it off"
+            notes += [Note(script.span(each), said) for each in restored]
         elif script.program.devices.framework == "none" and not script.functions.imports(*_SHARDED):
-            fix = _fix(script, site, value)
-        return Finding(self.code, script.span(site.node), f"{message}: {advice}", fix, notes)
+            known = filter(None, (_fix(script, *each) for each in found))
+            fixes = sorted(known, key=attrgetter("safety"))
+            fix = (Fix.of_several(fixes) or fixes[0]) if fixes else None
+        impact: Impact | None = None if script.program.devices.can_use_accelerator else "low"
+        span = script.span(site.node)
+        return Finding(self.code, span, f"{message}: {advice}", fix, tuple(notes), impact)
 
 
 def _undecided(site: CallSite) -> bool:

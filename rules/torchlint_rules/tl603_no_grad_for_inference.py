@@ -104,7 +104,7 @@ def _may_infer(script: Script, evaluation: Evaluation, region: cst.BaseSuite) ->
 def _converts(script: Script, call: cst.Call) -> bool:
     """Return whether a call may replace a network's parameters: another device, another dtype."""
     func = call.func
-    named = isinstance(func, cst.Attribute) and func.attr.value in _CONVERSIONS
+    named = script.calls.at(call).method in _CONVERSIONS
     return named and isinstance(func, cst.Attribute) and script.kind(func.value) is Kind.MODULE
 
 

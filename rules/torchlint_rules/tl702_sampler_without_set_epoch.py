@@ -60,8 +60,7 @@ def _assigned(script: Script, sampler: cst.Call) -> str:
 def _is_told(script: Script, sampler: cst.Call) -> bool:
     """Return whether a call of `set_epoch` in the file is, or may be, for a sampler."""
     for call in script.calls.of_methods("set_epoch"):
-        assert isinstance(call.func, cst.Attribute)
-        told = _samplers(script, call.func.value)
+        told = _samplers(script, script.calls.at(call).receiver)
         if told is None or sampler in told:
             return True
     return False

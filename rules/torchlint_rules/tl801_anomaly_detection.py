@@ -108,8 +108,7 @@ def _of_call(script: Script, call: cst.Call) -> _Place:
             return _Place(call, call.func, advice, edits, holder)
         return _Place(call, call.func, advice, None, None)
     if isinstance(holder, cst.Arg) and isinstance(entering := script.tree.parent(holder), cst.Call):
-        func = entering.func
-        if isinstance(func, cst.Attribute) and func.attr.value == "enter_context":
+        if script.calls.at(entering).method == "enter_context":
             holder = script.tree.parent(entering)
     line = script.tree.parent(holder) if isinstance(holder, cst.Expr) else None
     if isinstance(line, cst.SimpleStatementLine) and rewrite.stands_alone(line):

@@ -333,6 +333,16 @@ def test_steps_are_timed_and_waiting_for_the_loader_is_told(tmp_path: Path) -> N
     assert trace.losses == ()
 
 
+def test_a_wait_in_a_library_is_told_at_the_users_line(tmp_path: Path) -> None:
+    script = write(tmp_path, PLAIN.replace("optimizer.step()", "optimizer.step(); MEAN"))
+    text = script.read_text().replace("MEAN", "statistics.fmean([loss])")
+    script.write_text(f"import statistics\n{text}")
+    trace = run(script, "syncs")
+    (site,) = trace.syncs
+    assert site.file == str(script)
+    assert "fmean" in script.read_text().splitlines()[site.line - 1]
+
+
 def test_syncs_are_counted_by_line_without_those_of_optimizer_and_loader(tmp_path: Path) -> None:
     script = write(
         tmp_path,

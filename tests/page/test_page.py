@@ -96,6 +96,35 @@ def test_any_code_stands_in_an_example(lines: list[str]) -> None:
     assert parse_page(write_page(made), "x.md") == made
 
 
+def test_an_example_may_have_several_files() -> None:
+    snippet = Snippet("a", "! x", {}, "nets/train.py", {"data.py": "y = 1\n```", "b.py": "z"})
+    page = parse_page(FINE, "x.md")._replace(reported=(snippet,))
+    text = write_page(page)
+    assert '````python title="data.py"\ny = 1\n```\n````\n```python title="b.py"' in text
+    assert '```diff title="nets/train.py"\n! x' in text
+    assert parse_page(text, "x.md") == page
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        (["python", 'diff title="a.py"'], "each file of several has a title of its own, such as"),
+        (['python title="a.py"', "diff"], "each file of several has a title of its own, such as"),
+        (['python title="a.py"', 'diff title="a.py"'], "each file of several has a title of its"),
+        (['diff title="a.py"'], "each file of several has a title of its own, such as"),
+        (['python title="a.py"'], "the last file of this example begins with ```diff"),
+        (['python title="../a.py"', 'diff title="b.py"'], "the code of this example begins with"),
+    ],
+)
+def test_what_is_wrong_with_the_files_of_an_example_is_told(blocks: list[str], said: str) -> None:
+    written = write_page(parse_page(FINE, "x.md"))
+    head, _, rest = written.partition("```diff\n")
+    _, _, end = rest.partition("```\n")
+    text = head + "".join(f"```{each}\n! x\n```\n" for each in blocks) + end
+    with pytest.raises(PageError, match=re.escape(said)):
+        parse_page(text, "x.md")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -23,6 +23,13 @@ class News(Listener):
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
 
+    def delayed(self, gone: float, runs: int, seconds: float) -> None:
+        """Print that the first run takes long, and what that means for the whole."""
+        self._say(
+            f"the first run goes on after {gone:.0f} s: each variant needs about {runs} runs, "
+            f"so expect {_spoken(seconds)} or more for it; an estimate follows"
+        )
+
     def planned(self, variants: int, runs: int, seconds: float | None, budget: float) -> None:
         """Print what will be run, and for how long."""
         time = "" if seconds is None else f", {_spoken(seconds)}"

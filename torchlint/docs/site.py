@@ -84,6 +84,7 @@ def _folded(snippet: Snippet, language: str, is_open: bool) -> Iterator[str]:
     if snippet.settings:
         settings = ", ".join(f"`{key}: {value}`" for key, value in snippet.settings.items())
         yield from (f"    With {settings}:", "")
-    yield f"    ```{language}"
-    yield from (f"    {line}".rstrip() for line in snippet.code.split("\n"))
-    yield "    ```"
+    for info, code in snippet.blocks(language):
+        yield f"    ```{info}"
+        yield from (f"    {line}".rstrip() for line in code.split("\n"))
+        yield "    ```"

@@ -13,6 +13,9 @@ Ratios = Sequence[tuple[Variant, float]]
 class Listener:
     """Hears of every result as soon as it is known; this one does nothing about it."""
 
+    def delayed(self, gone: float, runs: int, seconds: float) -> None:
+        """Hear that the first run goes on, and how many runs and seconds a variant needs."""
+
     def planned(self, variants: int, runs: int, seconds: float | None, budget: float) -> None:
         """Hear how many variants there are, how many runs and seconds they need, and the budget."""
 

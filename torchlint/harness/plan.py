@@ -23,6 +23,10 @@ BY_HAND: Final = -1
 """Stands for the counting optimizer where a script updates its weights itself."""
 
 
+TEMPORARY: Final = "pymp-"
+"""How multiprocessing names its temporary folders, which a killed process leaves behind."""
+
+
 Kind = Literal["rule", "all", "kept", "tree"]
 """What a variant is: the fixes of a rule, several together, or the files as they are."""
 
@@ -167,6 +171,11 @@ class Task:
     def ran(self) -> Path:
         """The file in which watched lines are written down as they run."""
         return Path(self.folder, "ran")
+
+    @property
+    def made(self) -> Path:
+        """The file that names the temporary folders of multiprocessing."""
+        return Path(self.folder, "made")
 
     @property
     def other_processes(self) -> Path:

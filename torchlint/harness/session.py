@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import shutil
 import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -39,6 +41,8 @@ _QUICK_RUNS: Final = 14
 _EPOCH: Final = 10.0
 """The most seconds of a run over a whole epoch, where there is no budget."""
 
+_DELAYED: Final = 6.0
+"""Seconds of the first run after which it is said to take long."""
 _SETTLED: Final = 0.1
 """The width of the noise band at which more rounds would decide little."""
 
@@ -147,7 +151,8 @@ class Session:
         if missing:
             raise ScriptError(Failure("idle", missing))
         began = time.monotonic()
-        first = self._measurable(self._runner.run(self._side, "numbers"))
+        with self._telling_of_delay():
+            first = self._measurable(self._runner.run(self._side, "numbers"))
         if first.leader == BY_HAND:
             self._runner.leader = BY_HAND
             began = time.monotonic()
@@ -167,6 +172,22 @@ class Session:
             self._runner.compared = first.taken
         self._compare_with(first)
         return first.modules
+
+    @contextmanager
+    def _telling_of_delay(self) -> Iterator[None]:
+        """Tell what to expect if the body, the first run, takes long; no estimate is known yet.
+
+        Later runs start faster, since torch is imported by then.
+        """
+        runs = self._timed_runs(1) + 3
+        expected = _DELAYED, runs, runs * _DELAYED / 2
+        timer = threading.Timer(_DELAYED, self._listener.delayed, expected)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _compare_with(self, first: Trace) -> None:
         self._parity = Parity(

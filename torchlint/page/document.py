@@ -27,6 +27,10 @@ _SECOND: Final = "## "
 _THIRD: Final = "### "
 _HEADING: Final = re.compile(r"^## (.*)$", re.MULTILINE)
 _TICKS: Final = re.compile(r" {0,3}(`{3,})(.*)")
+_BLOCK: Final = re.compile(r'(`{3,})([a-z]+)(?: title="((?:[\w-]+/)*[\w-]+\.py)")?')
+"""The first line of an example's code, or of another file of it."""
+_OTHER: Final = "python"
+_UNTITLED: Final = 'each file of several has a title of its own, such as title="data.py"'
 _SETTING: Final = re.compile(r"([a-z-]+): (\S.*)")
 
 
@@ -37,6 +41,16 @@ class Snippet(NamedTuple):
     code: str
     """Lines without a line end behind the last; those of a reported one begin with a mark."""
     settings: Mapping[str, str] = {}
+    path: str = ""
+    """The path of the code, where other files are judged with it."""
+    others: Mapping[str, str] = {}
+    """The code of the other files, by path."""
+
+    def blocks(self, language: str) -> Iterator[tuple[str, str]]:
+        """Yield what stands behind the fence of each file, and its code; the example comes last."""
+        for path, code in self.others.items():
+            yield f'{_OTHER} title="{path}"', code
+        yield f'{language} title="{self.path}"' if self.path else language, self.code
 
 
 class Page(NamedTuple):
@@ -117,8 +131,9 @@ def _lines(page: Page) -> Iterator[str]:
         for snippet in snippets:
             yield from ("", f"{_THIRD}{snippet.title}")
             yield from (f"{key}: {value}" for key, value in snippet.settings.items())
-            ticks = _ticks(snippet.code)
-            yield from (f"{ticks}{_LANGUAGES[name]}", snippet.code, ticks)
+            for info, code in snippet.blocks(_LANGUAGES[name]):
+                ticks = _ticks(code)
+                yield from (f"{ticks}{info}", code, ticks)
 
 
 def _ticks(code: str) -> str:
@@ -190,14 +205,27 @@ class _Parts:
             raise self._error(f"an example begins with `{_THIRD}` and a title", self._at)
         self._at += 1
         settings = dict(self._settings())
-        match = _TICKS.fullmatch(self._line)
-        if match is None or self._line != f"{match[1]}{language}":
-            raise self._error(f"the code of this example begins with ```{language}", self._at)
-        start = self._at
-        block = self._block(match[1])
-        if not any(line.strip() for line in block):
-            raise self._error("this example is empty", start)
-        return Snippet(title, "\n".join(block), settings)
+        others: dict[str, str] = {}
+        while True:
+            match = _BLOCK.fullmatch(self._line)
+            if match is None or match[2] not in (language, _OTHER):
+                raise self._error(f"the code of this example begins with ```{language}", self._at)
+            start, path = self._at, match[3] or ""
+            block = self._block(match[1])
+            if not any(line.strip() for line in block):
+                raise self._error("this example is empty", start)
+            code = "\n".join(block)
+            if not self._line.startswith("```"):
+                break
+            if not path or path in others:
+                raise self._error(_UNTITLED, start)
+            others[path] = code
+        if match[2] != language:
+            which = "last file" if path else "code"
+            raise self._error(f"the {which} of this example begins with ```{language}", start)
+        if bool(path) != bool(others) or path in others:
+            raise self._error(_UNTITLED, start)
+        return Snippet(title, code, settings, path, others)
 
     def _settings(self) -> Iterator[tuple[str, str]]:
         seen = set()

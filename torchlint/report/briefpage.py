@@ -78,9 +78,10 @@ def _section(heading: str, written: Page, paint: Paint) -> Iterator[str]:
 
 
 def _shortest(written: Page) -> Snippet | None:
-    """Return the shortest example with a fix, or with a finding if no example has a fix."""
-    fixed = [each for each in written.reported if _CHANGE.search(each.code)]
-    return min(fixed or written.reported, key=lambda each: each.code.count("\n"), default=None)
+    """Return the shortest example of one file with a fix, or with a finding if none has a fix."""
+    alone = [each for each in written.reported if not each.others]
+    fixed = [each for each in alone if _CHANGE.search(each.code)]
+    return min(fixed or alone, key=lambda each: each.code.count("\n"), default=None)
 
 
 def _cut(example: Snippet, most: int) -> list[str]:

@@ -46,10 +46,10 @@ def _examples(rule: type[Rule], paint: Paint) -> Iterator[str]:
     written = rule.page()
     yield from ("", paint.strong("## Reported"))
     for snippet in written.reported:
-        yield from ("", *_title(snippet), "", *_diff(snippet.code, paint))
+        yield from ("", *_title(snippet), "", *_blocks(snippet, "diff", paint))
     yield from ("", paint.strong("## Not reported"))
     for snippet in written.quiet:
-        yield from ("", *_title(snippet), "", "```python", *snippet.code.split("\n"), "```")
+        yield from ("", *_title(snippet), "", *_blocks(snippet, "python", paint))
 
 
 def facts(card: Card) -> str:
@@ -103,10 +103,13 @@ def _options(name: str, options: Mapping[str, Any], paint: Paint) -> Iterator[st
     yield "```"
 
 
-def _diff(code: str, paint: Paint) -> Iterator[str]:
-    yield "```diff"
-    yield from (painted(line, paint) for line in code.split("\n"))
-    yield "```"
+def _blocks(snippet: Snippet, language: str, paint: Paint) -> Iterator[str]:
+    """Yield the files of an example, each in its fence."""
+    for info, code in snippet.blocks(language):
+        lines = code.split("\n")
+        if info.startswith("diff"):
+            lines = [painted(line, paint) for line in lines]
+        yield from (f"```{info}", *lines, "```")
 
 
 def painted(line: str, paint: Paint) -> str:

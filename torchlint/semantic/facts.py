@@ -52,6 +52,7 @@ from torchlint.semantic.training.readings import Readings, Region
 from torchlint.semantic.training.recorded import Recorded
 from torchlint.semantic.training.scaling import Scaling
 from torchlint.semantic.training.schedulers import Schedulers
+from torchlint.semantic.training.sizes import Sizes
 from torchlint.semantic.training.steps import Steps
 from torchlint.semantic.training.submodules import Submodules
 from torchlint.semantic.training.updates import Updates
@@ -180,6 +181,7 @@ class ModuleFacts(Networks):
         self.stuck_modes = StuckModes(functions, loops, values.gradients, self.modes)
         self.reach = Reach(functions, kinds, origins, loops)
         self.lineage = Lineage(functions, kinds, loops, values.gradients)
+        self.sizes = Sizes(functions, values, self)
 
 
 class EvaluationFacts(Evaluations):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from torchlint.config import Settings, target_version
 from torchlint.engine import FileResult, FixResult, check_source, fix_source
+from torchlint.engine.programs import Link, Programs, alone
 from torchlint.page.document import Snippet
 from torchlint.page.failure import PageError
 from torchlint.registry import RegistryError, RuleHead, Selection, load_registry
@@ -42,6 +46,9 @@ class Example:
     valid: bool = False
     settings: Settings = field(default_factory=Settings)
     beside: tuple[str, ...] = ()
+    path: str = PATH
+    others: Mapping[str, str] = field(default_factory=dict)
+    """The texts of the other files that it is judged with, by path."""
 
 
 def examples_of(rule: type[Rule]) -> Iterator[Example]:
@@ -54,8 +61,7 @@ def examples_of(rule: type[Rule]) -> Iterator[Example]:
         yield _reported(rule, snippet)
     for snippet in page.quiet:
         text = f"{snippet.code}\n"
-        settings, beside = _settings(rule, snippet), _beside(snippet)
-        yield Example(rule, snippet.title, text, text, valid=True, settings=settings, beside=beside)
+        yield Example(rule, snippet.title, text, text, valid=True, **_shared(rule, snippet))
 
 
 def check_rule(rule: type[Rule]) -> None:
@@ -71,14 +77,31 @@ def check_example(example: Example) -> None:
     to fix after them, and the engine reports no error: the output compiles and keeps its
     comments.
     """
-    rules = _selection(example)
-    source = Source(PATH, example.before)
-    _check_findings(example, check_source(source, rules, example.settings))
-    fixed = fix_source(source, rules, example.settings)
-    _check_text(example, fixed)
-    again = fix_source(fixed.after, rules, example.settings)
+    rules, settings = _selection(example), example.settings
+    with _placed(example) as (path, link):
+        source = Source(path, example.before)
+        linked = link(source, settings)
+        _check_findings(example, check_source(source, rules, settings, linked=linked))
+        fixed = fix_source(source, rules, settings, link=link)
+        _check_text(example, fixed)
+        again = fix_source(fixed.after, rules, settings, link=link)
     if again.changed:
         raise _failure(example, "a second run changes more", _diff(fixed.after, again.after))
+
+
+@contextmanager
+def _placed(example: Example) -> Iterator[tuple[str, Link]]:
+    """Yield the path of an example and what it is judged with; its other files are on the disk."""
+    if not example.others:
+        yield example.path, alone
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        files = {"pyproject.toml": "", **example.others, example.path: example.before}
+        for name, text in files.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        yield str(Path(folder, example.path)), Programs().link
 
 
 def _reported(rule: type[Rule], snippet: Snippet) -> Example:
@@ -107,13 +130,18 @@ def _reported(rule: type[Rule], snippet: Snippet) -> Example:
         after="\n".join(after) + "\n",
         may=frozenset(may),
         must=frozenset(must),
-        settings=_settings(rule, snippet),
-        beside=_beside(snippet),
+        **_shared(rule, snippet),
     )
 
 
-def _beside(snippet: Snippet) -> tuple[str, ...]:
-    return tuple(snippet.settings.get("select", "").split())
+def _shared(rule: type[Rule], snippet: Snippet) -> dict[str, Any]:
+    """Return what an example says about how it is judged."""
+    return {
+        "settings": _settings(rule, snippet),
+        "beside": tuple(snippet.settings.get("select", "").split()),
+        "path": snippet.path or PATH,
+        "others": {path: f"{code}\n" for path, code in snippet.others.items()},
+    }
 
 
 def _settings(rule: type[Rule], snippet: Snippet) -> Settings:

@@ -32,10 +32,9 @@ class Divided(NamedTuple):
 def divided_twice(script: Script) -> Iterator[Divided]:
     """Yield the losses that a script divides by what its framework divides them by."""
     for call in script.calls.of_methods("backward"):
-        assert isinstance(call.func, cst.Attribute)
         if not call.args or script.loops.owner(call) != "accelerate":
             continue
-        made = _accelerator(script, call.func.value)
+        made = _accelerator(script, script.calls.at(call).receiver)
         given = made.given(_STEPS) if made is not None else None
         if given is not None:
             yield from _divided(script, call.args[0].value, "Accelerate", given.value)

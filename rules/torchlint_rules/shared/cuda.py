@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Kind, Move, Role, Script
+from torchlint.api import Edits, Kind, Move, Role, Script, Step
 
 _ENVIRONMENTS: Final = frozenset(
     "gym gymnasium procgen pettingzoo dm_control unityagents stable_baselines3 envpool".split()
@@ -55,8 +55,7 @@ def _in_environment(script: Script) -> bool:
     if any(each.partition(".")[0] in _ENVIRONMENTS for each in script.functions.imported):
         return True
     for call in script.calls.of_methods("step", "reset"):
-        assert isinstance(call.func, cst.Attribute)
-        receiver = call.func.value
+        receiver = script.calls.at(call).receiver
         word = receiver.attr if isinstance(receiver, cst.Attribute) else receiver
         if isinstance(word, cst.Name) and re.fullmatch(r"(?:\w+_)?envs?\d?", word.value):
             return True
@@ -97,6 +96,13 @@ def _trains(script: Script) -> bool:
     )
 
 
+def runs_tiny(script: Script, step: Step) -> bool:
+    """Return whether a step runs only networks that are too tiny for their precision to matter."""
+    found = [script.loops.module_call(call) for call in step.forwards]
+    networks = [each for each in found if each is not None]
+    return len(networks) == len(found) and script.modules.sizes.are_tiny(*networks)
+
+
 def moved_networks(script: Script) -> Iterator[Move]:
     """Yield the moves of networks to a device."""
     for call in script.calls.of_methods("cuda", "to"):
@@ -106,14 +112,29 @@ def moved_networks(script: Script) -> Iterator[Move]:
 
 
 def place(script: Script) -> cst.CSTNode | None:
-    """Return the call that moves a network, else the iterable of the first training loop."""
-    moved = script.loops.guard.first(move.call for move in moved_networks(script))
+    """Return the call that moves a trained network, else the iterable of the training loop."""
+    moved = script.loops.guard.first(move.call for move in _trained_moves(script))
     if moved is not None:
         return moved
     loop = script.loops.guard.first(loop.node for loop in script.loops.of(Role.TRAIN_BATCH))
     if loop is None:
         return None
     return loop.iter if isinstance(loop, cst.For) else loop.test
+
+
+def _trained_moves(script: Script) -> list[Move]:
+    """Return the moves of networks that a step runs, else of those where the steps stand."""
+    moves, steps = list(moved_networks(script)), script.loops.steps.all
+    run = [script.loops.module_call(call) for step in steps for call in step.forwards]
+    trained = [
+        move
+        for move in moves
+        if any(each is not None and script.modules.same(each, move.moved) for each in run)
+    ]
+    homes = {script.scopes.home(step.backward) for step in steps}
+    return trained or [
+        move for move in moves if not steps or script.scopes.home(move.call) in homes
+    ]
 
 
 def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode | None) -> bool:

@@ -203,19 +203,19 @@ def _branches(script: Script, function: cst.FunctionDef) -> Iterator[GraphBreak]
         *script.functions.own(function, cst.IfExp),
     ]
     for holder in holders:
-        for part in _parts(holder.test):
+        for part in operands(holder.test):
             if _is_computed(script, part, frozenset()):
                 yield GraphBreak(part, "branch")
                 break
 
 
-def _parts(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+def operands(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """Yield the operands of `and`, `or` and `not` in a condition."""
     if isinstance(test, cst.BooleanOperation):
-        yield from _parts(test.left)
-        yield from _parts(test.right)
+        yield from operands(test.left)
+        yield from operands(test.right)
     elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        yield from _parts(test.expression)
+        yield from operands(test.expression)
     else:
         yield test
 

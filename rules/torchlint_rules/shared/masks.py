@@ -21,8 +21,7 @@ def is_mask(script: Script, node: cst.BaseExpression, trail: frozenset[int] = fr
         bitwise = isinstance(node.operator, (cst.BitAnd, cst.BitOr))
         return bitwise and is_mask(script, node.left, trail)
     if isinstance(node, cst.Call):
-        func = node.func
-        return isinstance(func, cst.Attribute) and func.attr.value in _MASKING
+        return script.calls.at(node).method in _MASKING
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
         return bool(bindings) and all(

@@ -48,6 +48,7 @@ def _unpinned(script: Script) -> list[CallSite]:
         site
         for site in script.calls.of("torch.utils.data.DataLoader")
         if site.argument(*_PIN).state is State.ABSENT
+        and not script.loaders.is_only_counted(site.node)
         and _can_pin(script, site)
         and _moves(script, site)
     ]

@@ -212,7 +212,7 @@ def _skips(script: Script, statement: cst.CSTNode, block: cst.IndentedBlock) -> 
 
 def _updates_scaler(script: Script, line: cst.BaseStatement) -> bool:
     return any(
-        isinstance(call.func, cst.Attribute) and call.func.attr.value == "update" and not call.args
+        script.calls.at(call).method == "update" and not call.args
         for call in script.tree.within(line, cst.Call)
     )
 

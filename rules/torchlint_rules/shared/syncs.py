@@ -38,6 +38,8 @@ _SHARES: Final = "read one by one as well: keep this on the device, too"
 _LEFT: Final = "waits in the same pass, and the fix leaves it: keep this on the device by hand"
 _STAYS: Final = "every pass waits here as well: read both once"
 _TENSORS_ONLY: Final = ("detach", "cpu")
+_HANDED_OFF: Final = frozenset({"submit", "apply_async", "map_async", "starmap_async"})
+"""Methods that give their arguments to another process, which cannot use this device."""
 _WRITERS: Final = frozenset(
     (
         "write writerow writerows dump save savez savetxt save_image imsave imwrite imshow plot "
@@ -210,6 +212,8 @@ def _indirect(script: Script, role: Role) -> Iterator[Wait]:
             continue
         if not _is_shown(script, wait.reading) or _drives_environment(script, wait.loop.node):
             continue
+        if _walks_entries(script, wait):
+            continue
         if wait.reading.form is not Form.NUMBER and _is_bulky(script, wait):
             continue
         yield wait
@@ -221,6 +225,18 @@ def _in_training(script: Script) -> list[Wait]:
         for loop in script.loops.of(Role.TRAIN_BATCH)
         for wait in script.readings.waits.of(loop)
     ]
+
+
+def _walks_entries(script: Script, wait: Wait) -> bool:
+    """Return whether a loop inside the batch loop reads a tensor entry by entry, as TL209 says."""
+    inner = next(script.loops.around(wait.reading.node), wait.loop).node
+    tensor = wait.reading.tensor
+    if inner is wait.loop.node or not isinstance(inner, cst.For):
+        return False
+    index = script.code(inner.target)
+    return isinstance(tensor, cst.Subscript) and any(
+        name.value == index for name in script.tree.within(tensor, cst.Name)
+    )
 
 
 def _is_bulky(script: Script, wait: Wait) -> bool:
@@ -278,12 +294,21 @@ def _needed(
 ) -> bool:
     """Return whether the host needs the value in the same iteration."""
     loop = accumulation.loop.node
-    if script.readings.needed_in(loop, reading, besides):
+    if script.readings.needed_in(loop, reading, besides) or _is_handed_off(script, accumulation):
         return True
     if reading.form is not Form.NUMBER and accumulation.adding is not Adding.SUM:
         if _is_large(script, accumulation, reading):
             return True
     return script.kind(reading.tensor) is not Kind.LOSS and _drives_environment(script, loop)
+
+
+def _is_handed_off(script: Script, accumulation: Accumulation) -> bool:
+    """Return whether what is kept is the work of another process (`pool.submit(score, value)`)."""
+    return any(
+        _last(call.func) in _HANDED_OFF
+        for value in accumulation.values
+        for call in script.tree.within(value, cst.Call)
+    )
 
 
 def _writes_results(script: Script, accumulation: Accumulation, found: list[Reading]) -> bool:

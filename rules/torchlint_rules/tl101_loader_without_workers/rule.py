@@ -12,6 +12,7 @@ from torchlint.api import (
     Edits,
     Finding,
     Fix,
+    Impact,
     Option,
     Rule,
     Script,
@@ -24,6 +25,7 @@ from torchlint_rules.tl101_loader_without_workers.workers import (
     GUARD,
     doubt,
     in_shell,
+    is_explained,
     keeps_on_device,
     runs_unguarded,
 )
@@ -47,24 +49,26 @@ class LoaderWithoutWorkers(Rule):
             traits = self._traits(script, site)
             if traits is None or any(trait in traits for trait in _EXEMPT):
                 continue
-            if script.loops.guard.in_daemon(site.node) or script.loaders.takes_one_batch_a_pass(
-                site.node
-            ):
+            loaders = script.loaders
+            if script.loops.guard.in_daemon(site.node) or loaders.is_only_counted(site.node):
                 continue
-            if script.loaders.made_in_batch_loop(site.node) or keeps_on_device(script, site):
+            if loaders.takes_one_batch_a_pass(site.node) or is_explained(script, site):
+                continue
+            if loaders.made_in_batch_loop(site.node) or keeps_on_device(script, site):
                 continue
             if Trait.UNSEEN in traits and site.argument("batch_size", 1).equals(None):
                 continue
             option = _zero_by_default(script, site)
             if option is not None:
                 message = (
-                    f"{script.loaders.label(site.node)} has no workers unless `{option.flag}` "
+                    f"{loaders.label(site.node)} has no workers unless `{option.flag}` "
                     "asks for some, because that is 0 by default: give it a default above 0"
                 )
                 yield Finding(self.code, script.span(site.node), message, impact="low")
                 continue
             message, fix = self._advice(script, site, traits)
-            yield Finding(self.code, script.span(site.node), message, fix)
+            impact: Impact | None = "low" if _is_configured(script, site) else None
+            yield Finding(self.code, script.span(site.node), message, fix, impact=impact)
         for data in trained_data(script):
             workers = data.arguments.setting(_OPTION)
             if workers is not None and workers.value == 0:
@@ -133,6 +137,20 @@ class LoaderWithoutWorkers(Rule):
         if because:
             return message, Fix.unsafe(title, change, edits, because=because)
         return message, Fix.exact(title, change, edits)
+
+
+def _is_configured(script: Script, site: CallSite) -> bool:
+    """Return whether the number is an attribute that the users of a class can set."""
+    given = site.given(*_WORKERS)
+    owner = script.scopes.class_of(site.node)
+    return (
+        given is not None
+        and owner is not None
+        and isinstance(given.value, cst.Attribute)
+        and not any(
+            script.functions.definition(call.func) is owner for call in script.tree.all(cst.Call)
+        )
+    )
 
 
 def _zero_by_default(script: Script, site: CallSite) -> Option | None:

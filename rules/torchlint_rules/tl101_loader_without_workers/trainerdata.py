@@ -69,9 +69,8 @@ def _transforms(script: Script, dataset: cst.BaseExpression) -> Iterator[cst.Bas
     """Yield the functions that a dataset of `datasets` runs whenever an item is read."""
     made = script.values.origins.of(dataset).values
     for call in script.calls.of_methods(*_TRANSFORMS):
-        assert isinstance(call.func, cst.Attribute)
         given = script.calls.at(call).given("transform", 0)
-        same = script.code(call.func.value) == script.code(dataset)
+        same = script.code(script.calls.at(call).receiver) == script.code(dataset)
         if given is not None and (same or any(call is value for value in made)):
             yield given.value
 

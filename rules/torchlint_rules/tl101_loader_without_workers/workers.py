@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import libcst as cst
 
 from torchlint.api import CallSite, Script, Trait, Traits
 
+_REASON: Final = re.compile(
+    r"\b(?:windows|mac(?:os)?|mps|jupyter|notebook|debug\w*|pdb|fork\w*|spawn\w*|pickl\w*|lmdb|h5py|hdf5|"
+    r"hang\w*|deadlock\w*|crash\w*|error\w*|bugs?|leaks?|shm|shared memory|single|main process|"
+    r"multi-?process\w*|in.memory|already|because|since|avoid\w*|must|cannot|can't|don't|not?|"
+    r"determin\w*|reproduc\w*|faster|slower|overhead|safe\w*|needed|required|otherwise)\b",
+    re.IGNORECASE,
+)
 GUARD: Final = '`if __name__ == "__main__":`'
 
 
@@ -65,3 +73,14 @@ def runs_unguarded(script: Script, made: cst.Call) -> bool:
     if not places:
         return script.loops.guard.at_import(made) and not script.loops.guard.guards()
     return any(script.loops.guard.at_import(place) for place in places)
+
+
+def is_explained(script: Script, site: CallSite) -> bool:
+    """Return whether a comment in the statement of `num_workers=0` says why there are none."""
+    if site.given("num_workers", 5) is None or not script.tree.is_own(site.node):
+        return False
+    line = script.tree.statement(site.node)
+    span = script.span(site.node if isinstance(line, cst.BaseCompoundStatement) else line)
+    first, last = (script.source.position(at).row for at in (span.start, span.end))
+    comments = (script.source.line(row).partition("#")[2] for row in range(first, last + 1))
+    return any(map(_REASON.search, comments))

@@ -93,8 +93,7 @@ def _hides_options(site: CallSite, last: str) -> bool:
 
 def _is_of_numbers(script: Script, call: cst.Call) -> bool:
     """Return whether a distribution whose parameters are numbers draws, so on the host."""
-    assert isinstance(call.func, cst.Attribute)
-    value = script.values.value_of(call.func.value).node
+    value = script.values.value_of(script.calls.at(call).receiver).node
     if not isinstance(value, cst.Call) or not value.args:
         return False
     name = script.name(value.func) or ""

@@ -213,7 +213,7 @@ def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
     return any(True for _ in script.tree.tests_around(line)) and any(
         "env" in script.code(call.func).lower()
         for call in script.tree.within(loop.node, cst.Call)
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"
+        if script.calls.at(call).method == "step"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Kind, Note, Rule, Script, Step
-from torchlint_rules.shared.cuda import in_environment, may_be_cuda
+from torchlint_rules.shared.cuda import in_environment, may_be_cuda, runs_tiny
 from torchlint_rules.tl301_full_precision_training.devicenames import visible_device
 
 _OWN_KERNELS: Final = (
@@ -86,6 +86,8 @@ def _is_plain(script: Script, step: Step) -> bool:
         return False
     if not script.loops.steps.is_alone(step) or not script.loops.steps.updates(step):
         return False
+    if runs_tiny(script, step):
+        return False
     if any(_GRAPH.fullmatch(name.value) for name in script.tree.within(step.forwards[0], cst.Name)):
         return False
     if script.scopes.home(step.backward) in script.once(_of_whole_graphs):
@@ -150,7 +152,7 @@ def _leaves(script: Script, line: cst.BaseStatement) -> bool:
     for call in script.tree.within(line, cst.Call):
         if script.loops.is_step(call):
             return True
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "numpy":
+        if script.calls.at(call).method == "numpy":
             return True
     return False
 

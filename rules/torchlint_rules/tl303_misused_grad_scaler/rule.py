@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torchlint.api import Finding, Rule, Script
+from torchlint.api import Finding, Note, Rule, Script
 from torchlint_rules.tl303_misused_grad_scaler.scaler import misuses
 
 
@@ -18,4 +18,5 @@ class MisusedGradScaler(Rule):
             if id(misuse.node) not in seen and script.loops.owner(misuse.node) == "none":
                 seen.add(id(misuse.node))
                 span = script.span(misuse.node)
-                yield Finding(self.code, span, misuse.message, misuse.fix, impact=misuse.impact)
+                notes = tuple(Note(script.span(each), "and this one") for each in misuse.beside)
+                yield Finding(self.code, span, misuse.message, misuse.fix, notes, misuse.impact)

@@ -20,6 +20,7 @@ class Misuse(NamedTuple):
     message: str
     fix: Fix | None = None
     impact: Impact | None = None
+    beside: tuple[cst.CSTNode, ...] = ()
 
 
 def misuses(script: Script) -> Iterator[Misuse]:
@@ -462,17 +463,20 @@ def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
     if scaling.of("state_dict") or script.tree.mentions("scaler.state_dict"):
         return
     scaler = script.code(scaling.of("scale", "step")[0].scaler)
-    for call in script.calls.of_methods("state_dict"):
-        if isinstance(call.func, cst.Attribute) and (
-            _is_optimizer(script, call.func.value) and not _in_test(script, call)
-        ):
-            checkpoint = _checkpoint(script, call)
-            if checkpoint is not None:
-                message = (
-                    f"this checkpoint keeps the optimizer but not `{scaler}`, so a resumed run "
-                    f"starts at the first scale again: add `{scaler}.state_dict()`"
-                )
-                yield Misuse(checkpoint, message, impact="low")
+    found = [
+        checkpoint
+        for call in script.calls.of_methods("state_dict")
+        if isinstance(call.func, cst.Attribute)
+        and _is_optimizer(script, call.func.value)
+        and not _in_test(script, call)
+        and (checkpoint := _checkpoint(script, call)) is not None
+    ]
+    message = (
+        f"this checkpoint keeps the optimizer but not `{scaler}`, so a resumed run "
+        f"starts at the first scale again: add `{scaler}.state_dict()`"
+    )
+    for first in found[:1]:
+        yield Misuse(first, message, impact="low", beside=tuple(found[1:]))
 
 
 def _checkpoint(script: Script, call: cst.Call) -> cst.CSTNode | None:

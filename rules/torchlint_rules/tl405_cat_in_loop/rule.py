@@ -39,6 +39,8 @@ class CatInLoop(Rule):
 
 def _is_hot(script: Script, growth: Growth) -> bool:
     """Return whether a tensor grows over batches, in each step, or in very many passes."""
+    if _walks_arguments(script, growth.loop):
+        return False
     if script.loops.batch_loop(growth.node) is not None or script.loops.each_step(growth.node):
         return True
     source = growth.loop.iter if isinstance(growth.loop, cst.For) else growth.loop.test
@@ -52,6 +54,16 @@ def _is_hot(script: Script, growth: Growth) -> bool:
         for word in script.names.words(name.value)
     }
     return not named.isdisjoint(_LONG)
+
+
+def _walks_arguments(script: Script, loop: cst.For | cst.While) -> bool:
+    """Return whether a loop goes through the few arguments of a call (`*skips`)."""
+    names = script.tree.within(loop.iter, cst.Name) if isinstance(loop, cst.For) else ()
+    return any(
+        isinstance(binding.node, cst.Param) and binding.node.star == "*"
+        for name in names
+        for binding in script.scopes.reaching(name)
+    )
 
 
 def _fix(script: Script, growth: Growth, found: Sequence[Growth]) -> Fix | None:

@@ -114,7 +114,7 @@ def _is_scaled_call(script: Script, node: cst.Call, word: str, depth: int) -> bo
             return True
         if func.attr.value in _LOOKED_THROUGH:
             return _is_scaled(script, func.value, word, depth - 1)
-    if isinstance(func, cst.Attribute) and func.attr.value in (*_DIVIDING, "sum"):
+    if script.calls.at(node).method in (*_DIVIDING, "sum"):
         return True
     return _sums(script, node)
 
@@ -122,8 +122,7 @@ def _is_scaled_call(script: Script, node: cst.Call, word: str, depth: int) -> bo
 def _adds_up(script: Script, criterion: cst.CSTNode) -> bool:
     """Return whether a loss of this file consists of sums over samples."""
     for call in script.tree.within(criterion, cst.Call):
-        func = call.func
-        if isinstance(func, cst.Attribute) and func.attr.value == "sum" and not call.args:
+        if script.calls.at(call).method == "sum" and not call.args:
             if "mean" not in script.code(criterion):
                 return True
         if _sums(script, call):

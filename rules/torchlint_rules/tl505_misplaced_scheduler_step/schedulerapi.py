@@ -105,8 +105,7 @@ def _counts_from_start(
 
 def sets_rates(script: Script, call: cst.Call) -> bool:
     """Return whether a function reads the rate because it sets the rate or the epoch by hand."""
-    assert isinstance(call.func, cst.Attribute)
-    scheduler = call.func.value
+    scheduler = script.calls.at(call).receiver
     if script.optimizers.schedulers.is_set_by_hand(scheduler):
         return True
     home = script.scopes.home(call)

@@ -50,7 +50,7 @@ class MisplacedClipping(Rule):
 
     def _of_parts(self, script: Script, call: cst.Call) -> Finding:
         """Return the finding for a clipping of what Accelerate has not yet added up."""
-        test = f"if {script.code(cst.ensure_type(call.func, cst.Attribute).value)}.sync_gradients:"
+        test = f"if {script.code(script.calls.at(call).receiver)}.sync_gradients:"
         message = (
             f"`{script.code(call.func)}` clips the gradients of each micro-batch before they are "
             f"accumulated: put it under `{test}`"
@@ -65,7 +65,7 @@ class MisplacedClipping(Rule):
     def _clamped(self, script: Script) -> Iterator[Finding]:
         """Yield the loops that limit the gradients of a network one by one."""
         for call in script.calls.of_methods("clamp_"):
-            grad = cst.ensure_type(call.func, cst.Attribute).value
+            grad = script.calls.at(call).receiver
             if isinstance(grad, cst.Attribute) and grad.attr.value == "data":
                 grad = grad.value
             loop = next(script.loops.around(call), None)

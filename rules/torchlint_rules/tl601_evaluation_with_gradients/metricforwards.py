@@ -87,6 +87,5 @@ def _looks_in_eval(script: Script) -> Iterator[cst.Call]:
 def _compares(script: Script, line: cst.SimpleStatementLine) -> bool:
     compared = any(True for _ in script.tree.within(line, cst.Comparison))
     return compared or any(
-        isinstance(call.func, cst.Attribute) and call.func.attr.value == "eq"
-        for call in script.tree.within(line, cst.Call)
+        script.calls.at(call).method == "eq" for call in script.tree.within(line, cst.Call)
     )

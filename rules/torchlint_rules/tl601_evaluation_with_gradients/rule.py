@@ -24,7 +24,11 @@ class EvaluationWithGradients(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every evaluation, and every metric of a training step, that records a graph."""
         for evaluation in script.evaluations.all:
-            recording = [each for each in evaluation.forwards if each.records is Grad.ON]
+            recording = [
+                each
+                for each in evaluation.forwards
+                if each.records is Grad.ON and not script.modules.sizes.is_weightless(each.network)
+            ]
             if not recording or any(e.records is Grad.UNKNOWN for e in evaluation.forwards):
                 continue
             region = evaluation.body

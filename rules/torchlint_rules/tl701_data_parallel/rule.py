@@ -42,7 +42,8 @@ class DataParallel(Rule):
         )
         span = script.span(call)
         if script.source.is_notebook:
-            return Finding(self.code, span, f"{said}. Not rewritten: torchrun runs no notebooks")
+            said = f"{said}. Not rewritten: torchrun runs no notebooks"
+            return Finding(self.code, span, said, impact="low")
         from torchlint_rules.tl701_data_parallel.torchrun.rewrite import under_torchrun
 
         try:

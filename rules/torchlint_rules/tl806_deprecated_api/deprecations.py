@@ -25,9 +25,9 @@ class Deprecated(NamedTuple):
     """Whether there is no fix."""
 
 
-def _renamed(module: str, new: str, *old: str, since: _Version = _ALWAYS) -> dict[str, Deprecated]:
+def _renamed(module: str, new: str, *old: str) -> dict[str, Deprecated]:
     """Return the entries of functions of a module; `{}` in the new name is the old one."""
-    return {f"{module}.{name}": Deprecated(new.format(name), since) for name in old}
+    return {f"{module}.{name}": Deprecated(new.format(name)) for name in old}
 
 
 _QUANTIZED: Final = Deprecated("use `torchao`, to which it moved", report=True)

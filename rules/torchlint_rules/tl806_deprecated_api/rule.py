@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Edits, Finding, Fix, Rule, Script
+from torchlint.api import CallSite, Edits, Finding, Fix, Note, Rule, Safety, Script
 from torchlint_rules.shared.renaming import renamed
 from torchlint_rules.tl806_deprecated_api.deprecations import (
     LOSSES,
@@ -25,8 +26,22 @@ _OTHER_ORDER: Final = "the two arguments are computed in the other order"
 class DeprecatedApi(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every call of a deprecated function, and every deprecated argument."""
+        doubtful: dict[str, list[Finding]] = {}
+        for finding in self._found(script):
+            if finding.fix is not None and finding.fix.safety is not Safety.UNSAFE:
+                yield finding
+            else:
+                doubtful.setdefault(finding.message, []).append(finding)
+        for found in doubtful.values():
+            fixes = [each.fix for each in found if each.fix is not None]
+            notes = tuple(Note(each.span, "and here") for each in found[1:])
+            fix = (Fix.of_several(fixes) or fixes[0]) if fixes else None
+            yield replace(found[0], fix=fix, notes=notes)
+
+    def _found(self, script: Script) -> Iterator[Finding]:
         for site in script.calls.of(*NAMES):
-            yield from self._named(script, site, NAMES[str(site.name)])
+            if not _is_at_home(script, str(site.name)):
+                yield from self._named(script, site, NAMES[str(site.name)])
         for site in script.calls.of(*NEEDED):
             yield from self._needed(script, site)
         for site in script.calls.of(*LOSSES):
@@ -178,3 +193,9 @@ def _moved(script: Script, call: cst.Call, keyword: str) -> Edits | None:
             spans[-1].end, f", {keyword}={script.tree.argument(call.args[0].value)}"
         ),
     )
+
+
+def _is_at_home(script: Script, name: str) -> bool:
+    """Return whether the file is of the package that defines a name (`torch/ao/nn/x.py`)."""
+    package = "/".join(name.split(".")[:2])
+    return f"/{package}/" in f"/{script.source.path}"

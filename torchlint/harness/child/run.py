@@ -23,7 +23,7 @@ from torchlint.harness.child.rank import as_rank, exit_code
 from torchlint.harness.child.shadow import Shadow
 from torchlint.harness.child.workers import SpawnSetup, pass_to_spawned
 from torchlint.harness.child.writers import divert_loggers
-from torchlint.harness.plan import Task
+from torchlint.harness.plan import TEMPORARY, Task
 from torchlint.harness.trace import Failure, Trace
 
 with suppress(ModuleNotFoundError):
@@ -155,6 +155,9 @@ class Run:
         setattr(warnings, "showwarning", noted)  # noqa: B010 - a function is replaced
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "tempfile.mkdtemp" and os.path.basename(args[0]).startswith(TEMPORARY):
+            with self.task.made.open("a", encoding="utf-8") as made:
+                made.write(f"{args[0]}\n")
         if event in ("subprocess.Popen", "os.system") and _TRAINER.search(str(args[:2])):
             self._own_process()
 

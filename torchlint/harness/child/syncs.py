@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, Final
 
 import torch
@@ -34,6 +36,10 @@ _BETWEEN: Final = (_TORCH, os.path.join(os.path.dirname(os.path.dirname(_TORCH))
 _WAITED: Final = "called a synchronizing CUDA operation"
 """CUDA's own warning of a wait."""
 _MARK: Final = "_torchlint_sent"
+_OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
+_INSTALLED: Final = tuple(
+    sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")
+)
 _HOST_WORK: Final = (
     os.path.join(_TORCH, "optim", ""),
     os.path.join(_TORCH, "utils", "data", ""),
@@ -122,7 +128,10 @@ def _always_show(message: str) -> None:
 
 
 def _users_line() -> tuple[str, int] | None:
-    """Return the innermost line outside of torch and of ours, None in work of the host's own."""
+    """Return the innermost line outside of torch and of ours, None in work of the host's own.
+
+    Where a library calls torch, it is the innermost line of a file that is not installed.
+    """
     frame = sys._getframe(2)
     while frame.f_back is not None and (
         frame.f_code.co_filename.startswith(_BETWEEN)
@@ -131,7 +140,15 @@ def _users_line() -> tuple[str, int] | None:
         if frame.f_code.co_filename.startswith(_HOST_WORK):
             return None
         frame = frame.f_back
+    caller: FrameType | None = frame
+    while caller is not None and caller.f_code.co_filename.startswith(_INSTALLED):
+        caller = caller.f_back
+    frame = frame if caller is None or _is_ours(caller) else caller
     return frame.f_code.co_filename, frame.f_lineno
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith((_OURS, "<"))
 
 
 class _CallCounter(TorchFunctionMode):  # type: ignore[misc]

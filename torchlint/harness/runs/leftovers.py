@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
+from torchlint.harness.plan import TEMPORARY
+
 PREFIX: Final = "torchlint-"
 """How the folder of a verification begins."""
 _CLAIM: Final = "claimed"
@@ -21,12 +23,22 @@ def claim(folder: Path) -> TextIO:
     return file
 
 
+def remove_made(folder: Path) -> None:
+    """Remove the temporary folders of multiprocessing that runs in a folder have left."""
+    for named in folder.rglob("made"):
+        with suppress(OSError):
+            for made in map(Path, named.read_text(encoding="utf-8").splitlines()):
+                if made.name.startswith(TEMPORARY):
+                    shutil.rmtree(made, ignore_errors=True)
+
+
 def sweep() -> None:
-    """Remove the folders whose processes have ended."""
+    """Remove the folders whose processes have ended, and what their runs have left."""
     for claimed in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/{_CLAIM}"):
         # It may be another user's, or removed by now.
         with suppress(OSError), claimed.open("r+", encoding="utf-8") as file:
             if _lock(file):
+                remove_made(claimed.parent)
                 shutil.rmtree(claimed.parent, ignore_errors=True)
 
 

@@ -80,6 +80,7 @@ class Runner:
     def close(self) -> None:
         """End remaining processes, and remove all files of the runs."""
         self.start_alone()
+        leftovers.remove_made(self.folder)
         self._claim.close()
         self._folder.cleanup()
 

@@ -9,6 +9,8 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.data.loaders import Loaders
+from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
@@ -20,6 +22,8 @@ _OF_TENSORS: Final = frozenset(
 )
 _IN_SIGHT: Final = ("builtins.", "torch.", "numpy.", "torchvision.", "random.", "math.")
 _MOVING: Final = ("to", "cuda", "xpu", "type", "copy_")
+
+_TOKENIZERS: Final = frozenset("tok tokenizer tokeniser tokenize tokenise".split())
 
 
 class Batches:
@@ -175,7 +179,7 @@ class Batches:
             callee = self.functions.callee(call)
             if callee is not None and any(_moves(inner) for inner in self._reached(callee)):
                 return True
-            if callee is None and self._out_of_sight(call):
+            if callee is None and not _tokenises(call) and self._out_of_sight(call):
                 return True
         return False
 
@@ -202,10 +206,11 @@ class Batches:
             yield from self._roots(source)
 
     def _roots(self, source: cst.CSTNode) -> Iterator[cst.Name]:
-        """Yield the names in an expression, except those used only as indices."""
-        indices = list(self.tree.within(source, cst.SubscriptElement))
+        """Yield the names in an expression, except indices and texts that a tokenizer gets."""
+        apart: list[cst.CSTNode] = [*self.tree.within(source, cst.SubscriptElement)]
+        apart += (call for call in self.tree.within(source, cst.Call) if _tokenises(call))
         for node in self._names_in(source):
-            if not any(self.tree.inside(node, index) for index in indices):
+            if not any(self.tree.inside(node, each) for each in apart):
                 yield node
 
 
@@ -217,6 +222,13 @@ def _pieces(target: cst.CSTNode) -> Iterator[cst.BaseElement]:
                 yield from _pieces(element.value)
             else:
                 yield element
+
+
+def _tokenises(call: cst.Call) -> bool:
+    """Return whether a call turns texts into tensors, which are other ones than the batch's."""
+    func = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+    said = [name for name in (call.func, func) if isinstance(name, (cst.Name, cst.Attribute))]
+    return any(not _TOKENIZERS.isdisjoint(words(dotted(name))) for name in said)
 
 
 def _moves(call: cst.Call) -> bool:

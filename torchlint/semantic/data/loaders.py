@@ -143,13 +143,13 @@ class Loaders:
         return self.made_by(node) if self.kinds.kind(node) is Kind.LOADER else []
 
     def takes_one_batch(self, call: cst.Call) -> bool:
-        """Return whether only one batch is ever taken from a loader."""
+        """Return whether only a batch or two are ever taken from a loader."""
         return self.takes_one_batch_a_pass(call) and not any(
             True for place in self.passes(call) for _ in self.loops.around(place)
         )
 
     def takes_one_batch_a_pass(self, call: cst.Call) -> bool:
-        """Return whether each pass over a loader takes exactly one batch."""
+        """Return whether each pass over a loader takes one of its batches, or the first few."""
         places = self.passes(call)
         return (
             bool(places)
@@ -158,10 +158,11 @@ class Loaders:
         )
 
     def _takes_one(self, place: cst.CSTNode) -> bool:
-        """Return whether a pass ends after its first batch: `next(iter(loader))`, or a `break`."""
+        """Return whether a pass ends after a batch or two: `next(iter(loader))`, or a `break`."""
         if isinstance(place, cst.For):
             last = _last_line(place.body)
-            return isinstance(last, (cst.Break, cst.Return)) and not self._goes_on(place)
+            ends = isinstance(last, (cst.Break, cst.Return)) and not self._goes_on(place)
+            return ends or any(_stops_early(place, line) for line in place.body.body)
         if not isinstance(place, cst.Call):
             return False
         holder = self.tree.parent(place)
@@ -179,15 +180,7 @@ class Loaders:
 
     def _is_drawn_once(self, made: cst.Assign) -> bool:
         """Return whether the only use of an iterator is one `next` in the block that makes it."""
-        target = made.targets[0].target
-        if len(made.targets) != 1 or not isinstance(target, cst.Name):
-            return False
-        uses = [
-            use
-            for use in self.tree.spelled(target.value)
-            if self.scopes.reads(use)
-            and any(binding.node is made for binding in self.scopes.reaching(use))
-        ]
+        uses = self._uses(made)
         if len(uses) != 1:
             return False
         arg = self.tree.parent(uses[0])
@@ -197,6 +190,29 @@ class Loaders:
             and self._is_next(drawing)
             and self.scopes.blocks(made) == self.scopes.blocks(drawing)
         )
+
+    def _uses(self, made: cst.Assign) -> list[cst.Name]:
+        """Return the names that read what an assignment binds to its one name."""
+        target = made.targets[0].target
+        if len(made.targets) != 1 or not isinstance(target, cst.Name):
+            return []
+        return [
+            use
+            for use in self.tree.spelled(target.value)
+            if self.scopes.reads(use)
+            and any(binding.node is made for binding in self.scopes.reaching(use))
+        ]
+
+    def is_only_counted(self, call: cst.Call) -> bool:
+        """Return whether the only use of a loader is to ask for its length."""
+        holder = self.tree.parent(call)
+        uses = self._uses(holder) if isinstance(holder, cst.Assign) else []
+        return bool(uses) and all(map(self._is_counted, uses))
+
+    def _is_counted(self, use: cst.Name) -> bool:
+        arg = self.tree.parent(use)
+        asked = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        return isinstance(asked, cst.Call) and self.names.name(asked.func) == "builtins.len"
 
     def _is_next(self, call: cst.Call) -> bool:
         return self.names.name(call.func) == "builtins.next"
@@ -278,6 +294,25 @@ class Loaders:
 def _counts_epochs(node: cst.For | cst.While) -> bool:
     target = node.target if isinstance(node, cst.For) else None
     return isinstance(target, cst.Name) and "epoch" in target.value.lower()
+
+
+def _stops_early(loop: cst.For, line: cst.CSTNode) -> bool:
+    """Return whether a line of a loop leaves it at one of its first passes (`if i == 2: break`)."""
+    if not isinstance(line, cst.If) or not isinstance(line.test, cst.Comparison):
+        return False
+    test, target = line.test, loop.target
+    counter = target.elements[0].value if isinstance(target, cst.Tuple) else None
+    if len(test.comparisons) != 1 or not isinstance(counter, cst.Name):
+        return False
+    ((operator, most),) = ((each.operator, each.comparator) for each in test.comparisons)
+    return (
+        isinstance(operator, (cst.Equal, cst.GreaterThan, cst.GreaterThanEqual))
+        and isinstance(test.left, cst.Name)
+        and test.left.value == counter.value
+        and isinstance(most, cst.Integer)
+        and len(most.value) == 1
+        and isinstance(_last_line(line.body), (cst.Break, cst.Return))
+    )
 
 
 def _last_line(body: cst.BaseSuite) -> cst.CSTNode | None:

@@ -47,6 +47,7 @@ _RANKS: Final = re.compile(
 _COUNTERS: Final = re.compile(
     r"(?:\w*_)?(?:step|steps|iter|iters|iteration|iterations|batch_idx|batch_index|epoch|counter)"
 )
+_ABOVE: Final = (cst.GreaterThan, cst.GreaterThanEqual)
 _EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
@@ -284,7 +285,10 @@ class Frequencies:
             return self.rare(test.expression, not wanted)
         if isinstance(test, cst.BooleanOperation):
             both = isinstance(test.operator, cst.And) == wanted
-            sides = (self.rare(test.left, wanted), self.rare(test.right, wanted))
+            sides = (
+                self.rare(test.left, wanted) or (wanted and self._is_unset(test)),
+                self.rare(test.right, wanted),
+            )
             return any(sides) if both else all(sides)
         if isinstance(test, cst.BinaryOperation) and isinstance(test.operator, cst.Modulo):
             return not wanted
@@ -295,6 +299,14 @@ class Frequencies:
         if isinstance(test, cst.Name) and self._named.answer((test, wanted)):
             return True
         return wanted and self._mentions_rarity(test)
+
+    def _is_unset(self, test: cst.BooleanOperation) -> bool:
+        """Return whether the left side asks if what the right side reads is still None."""
+        left = test.left
+        if not isinstance(left, cst.Comparison) or not isinstance(left.left, cst.Name):
+            return False
+        asks = self.tree.code(left) == f"{left.left.value} is None"
+        return asks and left.left.value in self._identifiers(test.right)
 
     def _is_named_rare(self, asked: tuple[cst.Name, bool]) -> bool:
         """Return whether a name holds the result of a rare test."""
@@ -327,12 +339,25 @@ class Frequencies:
                 return not is_equal and self._mentions_rarity(test)
             return any(map(self._periodic, sides)) and is_equal
         if not equal and not isinstance(operator, cst.NotEqual):
+            later = sides[0] if isinstance(operator, _ABOVE) else sides[1]
+            if wanted and self._has_passed(later):
+                return True
             periodic = any(self._periodic(side) for side in sides)
             few = isinstance(operator, (cst.LessThan, cst.LessThanEqual)) and self._counts(sides[0])
             return wanted and (self._mentions_rarity(test) or few) and not periodic
         if any(self._periodic(side) or self._counts(side) for side in sides):
             return equal == wanted
         return wanted and self._mentions_rarity(test)
+
+    def _has_passed(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is the time since some moment."""
+        value = self._assigned(node)
+        return (
+            isinstance(value, cst.BinaryOperation)
+            and isinstance(value.operator, cst.Subtract)
+            and isinstance(now := self._assigned(value.left), cst.Call)
+            and self.functions.names.name(now.func) in _CLOCKS
+        )
 
     def _periodic(self, node: cst.BaseExpression) -> bool:
         return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)

@@ -246,7 +246,10 @@ class Evaluations:
         for call in self.functions.own(region, cst.Call):
             network = self.loops.module_call(call) or self._switched(call)
             if network is not None:
-                yield Forward(call, network, self.gradients.grad(call))
+                owner = self.functions.instance_of(network)
+                run = self.functions.method(owner, "forward") if owner is not None else None
+                own = self.gradients.grad(call)
+                yield Forward(call, network, own if run is None else self._of_method(call, run))
                 continue
             callee = self.functions.callee(call)
             if callee is None or not self.loops.runs_module(callee):

@@ -85,9 +85,9 @@ class Lineage:
             )
         return found
 
-    def of_arguments(self, call: cst.Call, recorded: bool = True) -> Ancestry:
+    def of_arguments(self, call: cst.Call) -> Ancestry:
         """Return what the arguments of a call were computed by."""
-        found = [self.of(arg.value, recorded) for arg in call.args]
+        found = [self.of(arg.value) for arg in call.args]
         return Ancestry(
             tuple(dict(pair for each in found for pair in each.calls).items()),
             any(each.asks for each in found),

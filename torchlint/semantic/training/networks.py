@@ -244,16 +244,15 @@ class Networks:
             each.call for each in self._holders if each.updates and self._touch(each.roots, roots)
         )
 
+    def held(self, optimizer: cst.Call) -> Roots:
+        """Return what creates the networks whose parameters an optimizer holds."""
+        found = [each.roots for each in self._holders if each.call is optimizer]
+        return found[0] if found else _UNKNOWN
+
     def held_alone(self, optimizer: cst.Call, network: cst.BaseExpression) -> bool:
         """Return whether all that an optimizer holds is in sight and does not touch a network."""
-        found = [each for each in self._holders if each.call is optimizer]
-        roots = self.roots(network)
-        return (
-            bool(found)
-            and None not in found[0].roots
-            and None not in roots
-            and not self._touch(found[0].roots, roots)
-        )
+        held, roots = self.held(optimizer), self.roots(network)
+        return None not in held | roots and not self._touch(held, roots)
 
     def unheld(self, network: cst.BaseExpression) -> Unheld | None:
         """Return what is known of a network that no optimizer holds; None for any other."""

@@ -24,6 +24,16 @@ class CallSite:
         """The canonical qualified name of the called function."""
         return self.values.names.name(self.node.func)
 
+    @property
+    def method(self) -> str:
+        """The name of the called attribute, "" if the call is of a plain name."""
+        return self.node.func.attr.value if isinstance(self.node.func, cst.Attribute) else ""
+
+    @property
+    def receiver(self) -> cst.BaseExpression:
+        """The object whose attribute is called; raises `ValueError` if the call has no method."""
+        return cst.ensure_type(self.node.func, cst.Attribute).value
+
     def argument(self, name: str, position: int | None = None) -> Value:
         """Return the value of a parameter, searching `**` dictionaries too."""
         return self.values.argument(self.node, name, position)

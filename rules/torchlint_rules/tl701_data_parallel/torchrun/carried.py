@@ -254,8 +254,7 @@ class Carried:
         if self.script.program.begun(name, self.shape.batches) is not None:
             return True
         for call in self.script.calls.of_methods("reset"):
-            assert isinstance(call.func, cst.Attribute)
-            receiver = call.func.value
+            receiver = self.script.calls.at(call).receiver
             if isinstance(receiver, cst.Name) and receiver.value == name and self._leads_in(call):
                 return True
         return False

@@ -37,7 +37,7 @@ def writes(script: Script, call: cst.Call) -> bool:
     """Return whether a call writes a file."""
     if script.name(call.func) in _WRITES:
         return True
-    return isinstance(call.func, cst.Attribute) and call.func.attr.value in _WRITING_METHODS
+    return script.calls.at(call).method in _WRITING_METHODS
 
 
 def muted_bars(script: Script) -> Iterator[Edit]:
@@ -132,12 +132,12 @@ def _is_write(script: Script, line: cst.BaseStatement, writers: set[str]) -> boo
 
 def _hands_over_weights(script: Script, call: cst.Call) -> bool:
     """Return whether a function of another file gets a `state_dict()` to save."""
-    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "load_state_dict":
+    if script.calls.at(call).method == "load_state_dict":
         return False
     if script.functions.definition(call.func) is not None:
         return False
     return "save" in script.code(call.func) and any(
-        isinstance(inner.func, cst.Attribute) and inner.func.attr.value == "state_dict"
+        script.calls.at(inner).method == "state_dict"
         for inner in script.tree.within(call, cst.Call)
     )
 

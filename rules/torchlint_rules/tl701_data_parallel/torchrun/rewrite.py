@@ -187,8 +187,7 @@ class _Rewriter(Writer):
         names = {wrap.target.value, self.script.code(wrap.source)}
         home = self.script.scopes.home(wrap.call)
         for call in self.script.calls.of_methods("to", "cuda"):
-            assert isinstance(call.func, cst.Attribute)
-            receiver = call.func.value
+            receiver = self.script.calls.at(call).receiver
             if not isinstance(receiver, cst.Name) or receiver.value not in names:
                 continue
             behind = self.script.tree.order(call) > self.script.tree.end(wrap.statement)

@@ -135,8 +135,7 @@ class Saved:
                     if script.scopes.function(assign) in (home, None) or home is None:
                         self._contents(assign.value, depth - 1)
         for call in script.calls.of_methods("update", "append", "setdefault"):
-            assert isinstance(call.func, cst.Attribute)
-            if script.code(call.func.value) == text:
+            if script.code(self.script.calls.at(call).receiver) == text:
                 for arg in call.args:
                     self._contents(arg.value, depth - 1)
 
@@ -253,8 +252,7 @@ class Saved:
             return
         script = self.script
         for call in script.calls.of_methods(*_KEYED):
-            assert isinstance(call.func, cst.Attribute)
-            network = call.func.value
+            network = self.script.calls.at(call).receiver
             if not isinstance(network, cst.Name) or not self.is_wrapped(network):
                 continue
             if self._asked_around(network):

@@ -462,7 +462,7 @@ class _Reader:
             if not isinstance(each, cst.Call):
                 continue
             func = each.func
-            if isinstance(func, cst.Attribute) and func.attr.value == "sum":
+            if self.script.calls.at(each).method == "sum":
                 raise ObstacleError(each, "gradients are averaged over the processes, this sums")
             inner = func.value if isinstance(func, cst.Attribute) else func
             if isinstance(inner, cst.Call):

@@ -1,0 +1,78 @@
+"""Sizes: which networks are tiny, and which have no weights at all."""
+
+from __future__ import annotations
+
+import textwrap
+
+import libcst as cst
+import pytest
+
+from torchlint.semantic.script import Script
+from torchlint.source import Source
+
+_CLASSES = """
+import timm
+import torch
+from torch import nn
+class Policy(nn.Module):
+    def __init__(self, inputs, hidden=64):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, 2))
+class Deep(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(12)])
+class Spectrum(nn.Module):
+    def forward(self, x):
+        return torch.stft(x, 400)
+"""
+
+
+def _network(made: str) -> tuple[Script, cst.BaseExpression]:
+    text = f"{textwrap.dedent(_CLASSES)}net = {made}\nnet(x)\n"
+    script = Script.parse(Source("train.py", text))
+    return script, script.tree.all(cst.Call)[-1].func
+
+
+@pytest.mark.parametrize(
+    ("made", "tiny"),
+    [
+        ("nn.Linear(20, 64)", True),
+        ("nn.Linear(28 * 28, 128)", True),
+        ("nn.Linear(784, 1024)", False),
+        ("nn.Linear(features, 64)", True),
+        ("nn.Linear(features, classes)", False),
+        ("nn.Linear(features, 4096)", False),
+        ("nn.LSTM(1, 50, 2)", True),
+        ("nn.LSTM(300, 512)", False),
+        ("nn.Sequential(nn.Embedding(100, 16), nn.Linear(16, 2))", True),
+        ("nn.Sequential(nn.Embedding(words, 16), nn.Linear(16, 2))", False),
+        ("nn.Sequential(nn.Conv2d(3, 8, 3), nn.Linear(8, 2))", False),
+        ("nn.Sequential(*layers)", False),
+        ("Policy(4)", True),
+        ("Policy(784, hidden=2048)", False),
+        ("Deep(64)", True),
+        ("Deep(512)", False),
+        ("timm.create_model('resnet50')", False),
+        ("unknown", False),
+    ],
+)
+def test_tiny(made: str, tiny: bool) -> None:
+    script, network = _network(made)
+    assert script.modules.sizes.are_tiny(network) is tiny
+
+
+@pytest.mark.parametrize(
+    ("made", "weightless"),
+    [
+        ("Spectrum()", True),
+        ("nn.ReLU()", True),
+        ("nn.BatchNorm1d(4)", False),
+        ("Policy(4)", False),
+        ("timm.create_model('resnet50')", False),
+        ("unknown", False),
+    ],
+)
+def test_weightless(made: str, weightless: bool) -> None:
+    script, network = _network(made)
+    assert script.modules.sizes.is_weightless(network) is weightless

@@ -1,0 +1,141 @@
+"""Sizes: whether a network is so tiny that neither its kernels nor its optimizer matter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Definition, Functions
+from torchlint.semantic.training.networks import Networks, Root, Roots
+from torchlint.semantic.values.values import Values
+
+_MOST: Final = 200_000
+"""Weights of a tiny network: two layers of 256 have a third of it."""
+_WIDE: Final = 256
+"""An unknown width beside a known one of at most this is taken to be as wide."""
+_REPEATED: Final = 4
+"""How often a layer in a loop is taken to be made."""
+_GATES: Final = {
+    "Linear": ("in_features", "out_features", 1), "LSTM": ("input_size", "hidden_size", 4),
+    "GRU": ("input_size", "hidden_size", 3), "RNN": ("input_size", "hidden_size", 1),
+    "LSTMCell": ("input_size", "hidden_size", 4), "GRUCell": ("input_size", "hidden_size", 3),
+    "RNNCell": ("input_size", "hidden_size", 1),
+    "Embedding": ("num_embeddings", "embedding_dim", 1),
+}  # fmt: skip
+"""Layers of matrices: the arguments with their widths, and how many matrices they have."""
+_HEAVY: Final = re.compile(
+    r"torch\.nn\.(?:Lazy\w+|Conv\w+|Transformer\w*|MultiheadAttention|Bilinear|EmbeddingBag)"
+)
+_LIGHT: Final = re.compile(
+    r"(?:torch|builtins|math|numpy|collections|typing|functools|librosa|"
+    r"(?:torchaudio|torchvision)\.(?:transforms|functional))\.\w.*"
+)
+_FEW: Final = re.compile(r"torch\.nn\.(?:Parameter|\w*Norm\w*|PReLU)")
+_LOOPS: Final = (cst.For, cst.While, cst.ListComp, cst.GeneratorExp)
+
+
+class Sizes:
+    """Counts the weights of networks whose layers are all in view, with their widths."""
+
+    def __init__(self, functions: Functions, values: Values, networks: Networks) -> None:
+        self.functions = functions
+        self.values = values
+        self.networks = networks
+        self.tree = functions.tree
+        self.names = functions.names
+
+    def are_tiny(self, *networks: cst.BaseExpression) -> bool:
+        """Return whether networks are a few dense or recurrent layers of small known widths."""
+        return self._are_tiny(frozenset().union(*map(self.networks.roots, networks)))
+
+    def updates_tiny(self, optimizer: cst.Call) -> bool:
+        """Return whether all networks whose parameters an optimizer holds are tiny together."""
+        return self._are_tiny(self.networks.held(optimizer))
+
+    def is_weightless(self, network: cst.BaseExpression) -> bool:
+        """Return whether a network is a class in view that has no weights to record graphs of."""
+        roots = self.networks.roots(network)
+        return bool(roots) and not sum(map(self._weights, roots))
+
+    def _are_tiny(self, roots: Roots) -> bool:
+        return 0 < sum(map(self._weights, roots)) <= _MOST
+
+    def _weights(self, root: Root) -> int:
+        """Return the weights of a network, more than a tiny one has if some are unknown."""
+        if not isinstance(root, (cst.Call, cst.ClassDef)):
+            return _MOST + 1
+        total = 0
+        for region in self._regions(root):
+            for call in self.tree.within(region, cst.Call):
+                total += self._weights_of(call) * (_REPEATED if self._repeats(call, region) else 1)
+        return total
+
+    def _regions(self, root: cst.Call | cst.ClassDef) -> list[cst.CSTNode]:
+        """Return the code that makes a network: a call, and the definitions that it runs."""
+        found: list[cst.CSTNode] = [root]
+        for region in found:
+            found += (each for each in self._definitions(region) if each not in found)
+        return found
+
+    def _definitions(self, region: cst.CSTNode) -> Iterator[Definition]:
+        for found in self.functions.definitions(region):
+            yield from self.functions.lineage(found) if type(found) is cst.ClassDef else (found,)
+
+    def _weights_of(self, call: cst.Call) -> int:
+        """Return the weights of a layer, none for code that makes no layer."""
+        name = self.names.name(call.func)
+        if name is None:
+            return 0
+        if self._is_filled_elsewhere(call, name):
+            return _MOST + 1
+        if _FEW.fullmatch(name):
+            return _WIDE
+        layer = _GATES.get(name.removeprefix("torch.nn."))
+        if layer is None:
+            known = _LIGHT.fullmatch(name) and not _HEAVY.fullmatch(name)
+            return 0 if known or self.functions.definition(call.func) is not None else _MOST + 1
+        rows, columns, gates = layer
+        sides = self._width(call, rows, 0), self._width(call, columns, 1)
+        known_sides = [side for side in sides if side is not None]
+        if not known_sides or (len(known_sides) == 1 and not self._fits(call, known_sides[0])):
+            return _MOST + 1
+        one, other = (known_sides * 2)[:2] if len(known_sides) == 2 else (known_sides[0], _WIDE)
+        recurrent = other * other if gates > 1 or "hidden" in columns else 0
+        return gates * (one * other + recurrent)
+
+    def _fits(self, call: cst.Call, width: int) -> bool:
+        """Return whether a layer with one unknown width can be taken to be small."""
+        return width <= _WIDE and self.names.name(call.func) != "torch.nn.Embedding"
+
+    def _is_filled_elsewhere(self, call: cst.Call, name: str) -> bool:
+        """Return whether a container gets members that do not stand inside the class or call."""
+        if name not in ("torch.nn.Sequential", "torch.nn.ModuleList"):
+            return False
+        inside = any(isinstance(each, cst.ClassDef) for each in self.tree.ancestors(call))
+        return not inside and any(
+            arg.star or not isinstance(arg.value, (cst.Call, cst.List)) for arg in call.args
+        )
+
+    def _repeats(self, call: cst.Call, region: cst.CSTNode) -> bool:
+        for outer in self.tree.ancestors(call):
+            if outer is region:
+                return False
+            if isinstance(outer, _LOOPS):
+                return True
+        return False
+
+    def _width(self, call: cst.Call, name: str, position: int) -> int | None:
+        given = self.values.argument_node(call, name, position)
+        return self._number(given.value) if given is not None else None
+
+    def _number(self, node: cst.BaseExpression) -> int | None:
+        """Return the whole number that an expression is, also a product of such."""
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
+            one, other = self._number(node.left), self._number(node.right)
+            return None if one is None or other is None else one * other
+        found = self.values.value_of(node)
+        number = found.literal
+        return number if type(number) is int else None
