@@ -83,7 +83,9 @@ def _returned(script: Script, call: cst.Call) -> cst.Call | None:
         return None
     returned = script.functions.returns(callee)
     only = returned[0] if len(returned) == 1 else None
-    return only if isinstance(only, cst.Call) and len(callee.body.body) < _LINES else None
+    if not isinstance(only, cst.Call) or len(callee.body.body) >= _LINES:
+        return None
+    return only if script.names.factory(only) is not None else None
 
 
 def _hides_options(site: CallSite, last: str) -> bool:
