@@ -8,11 +8,12 @@ from torchlint.semantic.data.datasets import Trait, Traits
 from torchlint.semantic.data.items import ItemCode, Per
 from torchlint.semantic.data.parts import Part
 from torchlint.semantic.edits.rewrite import Edits
+from torchlint.semantic.loops.engines import Rate
 from torchlint.semantic.loops.frequency import Frequency
 from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation
 from torchlint.semantic.loops.loops import Loop, Role
 from torchlint.semantic.loops.modes import Mode
-from torchlint.semantic.loops.ownership import Duty, Rate
+from torchlint.semantic.loops.ownership import Duty
 from torchlint.semantic.loops.stuckmodes import StuckMode
 from torchlint.semantic.scope.libraries import Factory
 from torchlint.semantic.scope.scopes import Binding, How

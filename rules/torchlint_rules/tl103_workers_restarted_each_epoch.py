@@ -13,6 +13,8 @@ _CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "ad
 _WORKERS: Final = ("num_workers", 5)
 _PERSISTENT: Final = "dataloader_persistent_workers"
 _MOST: Final = 1024
+_RARE: Final = 500
+"""The steps between two evaluations beside which a start of workers takes no time."""
 _PROCESSORS: Final = ("os.cpu_count", "multiprocessing.cpu_count")
 
 
@@ -78,7 +80,8 @@ def _restarts(arguments: TrainerArguments) -> str:
         return ""
     strategy, steps = arguments.setting("eval_strategy"), arguments.setting("eval_steps")
     if strategy is not None and strategy.value == "steps" and steps is not None:
-        return "for every evaluation"
+        rare = type(steps.value) is int and steps.value >= _RARE
+        return "" if rare else "for every evaluation"
     epochs, limit = arguments.setting("num_train_epochs"), arguments.setting("max_steps")
     whole = epochs is not None and type(epochs.value) in (int, float) and epochs.value > 1
     return "every epoch" if whole and limit is not None and limit.value == -1 else ""

@@ -117,7 +117,11 @@ def _item_work(script: Script, call: cst.Call) -> str:
     method = func.attr.value if isinstance(func, cst.Attribute) else ""
     for node, ran in ((func, "__call__"), (said, method)):
         last = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
-        if not isinstance(last, str) or "tokenizer" not in script.names.words(last):
+        if (
+            not isinstance(last, str)
+            or "tokenizer" not in script.names.words(last)
+            or not call.args
+        ):
             continue
         if ran in _TOKENISES and script.functions.definition(func) is None:
             return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchlint.api import Finding, Rate, Role, Rule, Script
+from torchlint_rules.shared.engineoutputs import numbers_of_losses
 from torchlint_rules.shared.graphbreaks import without_breaks
 from torchlint_rules.shared.hookreads import hook_reads
 from torchlint_rules.shared.storednumbers import stored_numbers
@@ -18,5 +19,6 @@ class SyncInTrainingLoop(Rule):
             *syncs(script, self.code, Role.TRAIN_BATCH),
             *stored_numbers(script, self.code, Role.TRAIN_BATCH),
             *hook_reads(script, self.code, Rate.STEP),
+            *numbers_of_losses(script, self.code),
         )
         yield from without_breaks(script, found)

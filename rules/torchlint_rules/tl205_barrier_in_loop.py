@@ -131,7 +131,10 @@ def _is_meant(script: Script, site: CallSite) -> bool:
     if barrier is _RESETS:
         return any("max_memory" in script.code(call.func) for call in calls)
     return (
-        any(script.name(call.func) in _CLOCKS for call in calls)
+        any(
+            script.name(call.func) in _CLOCKS and script.loops.frequency(call) is not Frequency.RARE
+            for call in calls
+        )
         or any(True for _ in script.calls.of(*_STREAMS))
         or any(_copies_to_host(script, call) for call in calls)
     )

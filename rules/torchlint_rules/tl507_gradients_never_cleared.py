@@ -17,6 +17,7 @@ class GradientsNeverCleared(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag steps with gradients of earlier batches, and gradients cleared before the step."""
         yield from self._piled_up(script)
+        yield from self._by_hand(script)
         for clear in script.calls.of_methods("zero_grad"):
             if script.loops.is_done(clear, Duty.CLEARING):
                 continue
@@ -49,6 +50,32 @@ class GradientsNeverCleared(Rule):
                 if _is_never_cleared(script, loop, step, clears, elsewhere):
                     seen.add(id(step.call))
                     yield self._finding(script, step, elsewhere)
+
+    def _by_hand(self, script: Script) -> Iterator[Finding]:
+        """Flag the training steps of Lightning that optimize by hand and clear nothing."""
+        for function in script.tree.all(cst.FunctionDef):
+            if function.name.value != "training_step" or not script.loops.ownership.steps_by_hand(
+                function
+            ):
+                continue
+            acts = script.optimizers.updates.within(function.body)
+            stepped = [
+                (each.call, each.optimizer)
+                for each in acts
+                if each.act is Act.STEP and each.optimizer is not None
+            ]
+            ran = any(each.act is Act.BACKWARD for each in acts)
+            if not ran or not stepped or script.functions.attributes("zero_grad"):
+                continue
+            bodies = script.functions.reached(function.body)
+            if not any(_handles_gradients(script, body) for body in bodies):
+                name = script.code(stepped[0][1])
+                message = (
+                    f"`{name}` steps with the sum of all gradients so far: with "
+                    f"`automatic_optimization = False` Lightning does not clear them, call "
+                    f"`{name}.zero_grad()` before the backward pass"
+                )
+                yield Finding(self.code, script.span(stepped[0][0]), message)
 
     def _finding(self, script: Script, step: Update, elsewhere: Sequence[cst.Call]) -> Finding:
         assert step.optimizer is not None

@@ -12,7 +12,7 @@ from torchlint.api import Edits, Finding, Fix, How, Rule, Script, State, Trainer
 
 _LARGE: Final = re.compile(
     r"transformers\.(?:\w+\.)*\w*(?:ForCausalLM|ForMaskedLM|LMHeadModel|ForSeq2SeqLM|"
-    r"ForConditionalGeneration|ForSemanticSegmentation)(?:\.from_pretrained|\.from_config)?"
+    r"ForConditionalGeneration|ForSemanticSegmentation|ForCTC)(?:\.from_pretrained|\.from_config)?"
 )
 """The networks whose output has many values for each token or pixel."""
 _REDUCED: Final = "preprocess_logits_for_metrics"
@@ -51,6 +51,8 @@ class PredictionsPiledUp(Rule):
 def _metrics(script: Script, trainer: TrainerCall) -> cst.FunctionDef | None:
     """Return the function of this file that computes the metrics of a trainer."""
     given = trainer.given("compute_metrics")
+    if isinstance(given, cst.Lambda) and isinstance(given.body, cst.Call):
+        given = given.body.func
     found = script.functions.definition(given) if given is not None else None
     return found if isinstance(found, cst.FunctionDef) else None
 
@@ -71,6 +73,10 @@ def _keeps(script: Script, trainer: TrainerCall) -> bool:
     if arguments is None:
         parsed = not any(True for _ in script.program.trainings.arguments("transformers"))
         return parsed and not any("Seq2Seq" in name for name in named)
+    when = arguments.setting("eval_strategy")
+    asked = (*script.calls.of_methods("evaluate"), *script.calls.of_methods("predict"))
+    if when is not None and when.value == "no" and not asked:
+        return False
     settings = {
         name: arguments.setting(name)
         for name in ("eval_do_concat_batches", "batch_eval_metrics", "predict_with_generate")
@@ -92,9 +98,16 @@ def _is_large(script: Script, trainer: TrainerCall) -> bool:
         name = script.name(value.func) or ""
         if name == "peft.get_peft_model" and value.args:
             made += script.values.origins.of(value.args[0].value).values
-        elif not _LARGE.fullmatch(name):
+        elif not any(_LARGE.fullmatch(each) for each in (name, *_bases(script, value))):
             return False
     return bool(made)
+
+
+def _bases(script: Script, made: cst.Call) -> list[str]:
+    """Return the bases of the class of this project from which a network is loaded."""
+    loaded = made.func.value if isinstance(made.func, cst.Attribute) else made.func
+    owner = script.functions.definition(loaded)
+    return script.functions.bases(owner) if isinstance(owner, cst.ClassDef) else []
 
 
 def _calls(script: Script, function: cst.FunctionDef) -> list[cst.Call]:

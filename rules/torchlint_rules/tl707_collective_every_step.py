@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Role, Rule, Script
+from torchlint.api import Finding, Frequency, Rate, Role, Rule, Script
 
 _BARRIERS: Final = ("torch.distributed.barrier", "torch.distributed.monitored_barrier")
 _COLLECTIVES: Final = tuple(
@@ -60,9 +60,8 @@ class CollectiveEveryStep(Rule):
             function = script.scopes.function(call)
             if given is None or function is None or script.loops.owner(call) != "lightning":
                 continue
-            if function.name.value != "training_step" or not script.values.value_of(
-                given.value
-            ).equals(True):
+            hot = script.loops.ownership.rate(function) is Rate.STEP
+            if not hot or not script.values.value_of(given.value).equals(True):
                 continue
             on_step = script.calls.at(call).argument("on_step")
             if on_step.equals(False) or script.loops.frequency(call) is not Frequency.EVERY_PASS:

@@ -102,7 +102,9 @@ class Outline(NamedTuple):
     trains: bool = False
 
 
-MARKS: Final = (".backward(", "DataLoader")
+MARKS: Final = (
+    ".backward(", "DataLoader", "Trainer(", "TrainingArguments", "LightningModule", "Engine(",
+)  # fmt: skip
 """A text that trains a network or loads batches contains one of these."""
 _HANDLES: Final = re.compile(
     r"\b(?:torch|nn|F)\.|loader\b[^'\"\n]|"

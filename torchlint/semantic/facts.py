@@ -22,7 +22,7 @@ from torchlint.semantic.loops.gradientaccumulation import GradientAccumulations
 from torchlint.semantic.loops.guard import Guard
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.loops.modes import Modes
-from torchlint.semantic.loops.ownership import Duty, Ownership
+from torchlint.semantic.loops.ownership import BY_HAND, Duty, Ownership
 from torchlint.semantic.loops.repetition import Repetition
 from torchlint.semantic.loops.stuckmodes import StuckModes
 from torchlint.semantic.scope.target import Target
@@ -135,6 +135,8 @@ class LoopFacts(Loops):
 
     def is_done(self, node: cst.CSTNode, duty: Duty) -> bool:
         """Return whether a framework does a duty of the loop or method around a node."""
+        if duty in BY_HAND and self.ownership.steps_by_hand(node):
+            return False
         return self.ownership.does(self.owner(node), duty)
 
 

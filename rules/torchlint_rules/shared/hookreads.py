@@ -8,11 +8,10 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Form, Frequency, Kind, Rate, Reading, Script
+from torchlint_rules.shared.engineoutputs import reads_outputs
 
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
-_AVERAGES: Final = ("ignite.metrics.RunningAverage", "ignite.handlers.ProgressBar")
-_EACH_TIME: Final = "ignite.engine.Events.ITERATION_COMPLETED"
 _KEEPS: Final = frozenset({"append", "extend"})
 
 
@@ -86,16 +85,12 @@ def _is_kept(script: Script, read: Reading) -> bool:
 
 def _is_output(script: Script, read: Reading) -> bool:
     """Return whether an engine of Ignite gets a number that no handler reads each time."""
-    if script.loops.owner(read.node) != "ignite" or not isinstance(
-        script.tree.parent(read.node), cst.Return
-    ):
+    if script.loops.owner(read.node) != "ignite" or reads_outputs(script):
         return False
-    if any(True for _ in script.calls.of(*_AVERAGES)):
-        return False
-    return not any(
-        isinstance(script.tree.parent(each), cst.Arg) and script.name(each) == _EACH_TIME
-        for each in script.functions.attributes("ITERATION_COMPLETED")
-    )
+    output = script.tree.parent(read.node)
+    while isinstance(output, (cst.DictElement, cst.Dict, cst.Element, cst.Tuple, cst.List)):
+        output = script.tree.parent(output)
+    return isinstance(output, cst.Return) and len(list(script.readings.within(output))) == 1
 
 
 def _logged_by(script: Script, read: Reading) -> cst.Call | None:

@@ -54,7 +54,7 @@ class LoaderWithoutWorkers(Rule):
                 continue
             if loaders.takes_one_batch_a_pass(site.node) or is_explained(script, site):
                 continue
-            if loaders.made_in_batch_loop(site.node) or keeps_on_device(script, site):
+            if loaders.made_in_batch_loop(site.node) or keeps_on_device(script, site, traits):
                 continue
             if Trait.UNSEEN in traits and site.argument("batch_size", 1).equals(None):
                 continue

@@ -19,13 +19,22 @@ _REASON: Final = re.compile(
 GUARD: Final = '`if __name__ == "__main__":`'
 
 
-def keeps_on_device(script: Script, site: CallSite) -> bool:
-    """Return whether a dataset gets the device and no loop over its loader moves a batch."""
+def keeps_on_device(script: Script, site: CallSite, traits: Traits) -> bool:
+    """Return whether a dataset has its tensors on the device: no loop moves a batch there.
+
+    The dataset gets the device, or is made out of sight and trains a network on an accelerator.
+    """
     dataset = site.given("dataset", 0)
+    if dataset is None or script.loaders.batches.are_moved(site.node):
+        return False
+    if script.loaders.datasets.is_told_device(dataset.value):
+        return True
+    passes = script.loaders.passes(site.node)
     return (
-        dataset is not None
-        and script.loaders.datasets.is_told_device(dataset.value)
-        and not script.loaders.batches.are_moved(site.node)
+        Trait.UNSEEN in traits
+        and script.program.devices.can_use_accelerator
+        and bool(passes)
+        and all(script.loops.owner(place) == "none" for place in passes)
     )
 
 

@@ -33,3 +33,37 @@ def after(engine):
 @trainer.on(trainer.events.OWN)
 def other(engine):
     torch.cuda.synchronize()  # frequency: unknown
+
+
+def counted(engine, model):
+    torch.cuda.synchronize()  # frequency: every_pass
+
+
+def evaluated(engine):
+    torch.cuda.synchronize()  # frequency: rare
+
+
+def either(engine):
+    torch.cuda.synchronize()  # frequency: every_pass
+
+
+def timed(engine):
+    torch.cuda.synchronize()  # frequency: unknown
+
+
+trainer.add_event_handler(Events.ITERATION_COMPLETED, counted, None)
+trainer.add_event_handler(handler=evaluated, event_name=Events.EPOCH_COMPLETED | Events.COMPLETED)
+trainer.add_event_handler(Events.ITERATION_COMPLETED(every=1) | Events.COMPLETED, either)
+trainer.add_event_handler(trainer.events.OWN, timed)
+
+
+class Training:
+    def __init__(self):
+        self.trainer = Engine(self._step)
+        self.trainer.add_event_handler(Events.EPOCH_COMPLETED(every=2), self._evaluate, self)
+
+    def _step(self, engine, batch):
+        torch.cuda.synchronize()  # frequency: every_pass
+
+    def _evaluate(self, engine, loader):
+        torch.cuda.synchronize()  # frequency: rare

@@ -177,7 +177,9 @@ class Batches:
             if not any(node.value in names for arg in call.args for node in self._roots(arg.value)):
                 continue
             callee = self.functions.callee(call)
-            if callee is not None and any(_moves(inner) for inner in self._reached(callee)):
+            if callee is not None and any(
+                _moves(inner) and not _follows(inner) for inner in self._reached(callee)
+            ):
                 return True
             if callee is None and not _tokenises(call) and self._out_of_sight(call):
                 return True
@@ -240,4 +242,15 @@ def _moves(call: cst.Call) -> bool:
         return False
     return not any(
         isinstance(arg.value, cst.SimpleString) and "cpu" in arg.value.value for arg in call.args
+    )
+
+
+def _follows(call: cst.Call) -> bool:
+    """Return whether a call moves something to where another tensor is: `x.to(y.device)`."""
+    given = call.args[0].value if len(call.args) == 1 else None
+    return (
+        isinstance(given, cst.Attribute)
+        and given.attr.value == "device"
+        and isinstance(given.value, cst.Name)
+        and given.value.value != "self"
     )

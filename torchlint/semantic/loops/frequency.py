@@ -10,9 +10,10 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.engines import Rate
 from torchlint.semantic.loops.flags import is_spent
 from torchlint.semantic.loops.loops import LoopNode, Loops
-from torchlint.semantic.loops.ownership import Ownership, Rate
+from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.iteration import COUNTER
@@ -289,6 +290,8 @@ class Frequencies:
                 self.rare(test.left, wanted) or (wanted and self._is_unset(test)),
                 self.rare(test.right, wanted),
             )
+            if wanted and sides == (True, False):
+                sides = (True, self._asks_for_end(test.right))
             return any(sides) if both else all(sides)
         if isinstance(test, cst.BinaryOperation) and isinstance(test.operator, cst.Modulo):
             return not wanted
@@ -332,6 +335,8 @@ class Frequencies:
         operator = test.comparisons[0].operator
         sides = (test.left, test.comparisons[0].comparator)
         equal = isinstance(operator, cst.Equal)
+        if self._is_each(test.left):
+            return equal != wanted
         if isinstance(operator, (cst.Is, cst.IsNot)):
             # `step % 100 is 0` means equality
             is_equal = isinstance(operator, cst.Is) == wanted
@@ -349,6 +354,14 @@ class Frequencies:
             return equal == wanted
         return wanted and self._mentions_rarity(test)
 
+    def _asks_for_end(self, test: cst.BaseExpression) -> bool:
+        """Return whether a test, beside a rare one, asks if a counter has reached a bound."""
+        if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+            return False
+        reached = test.comparisons[0]
+        over = isinstance(reached.operator, (cst.GreaterThan, cst.GreaterThanEqual))
+        return over and self._counts(test.left) and not isinstance(reached.comparator, cst.Integer)
+
     def _has_passed(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is the time since some moment."""
         value = self._assigned(node)
@@ -361,6 +374,13 @@ class Frequencies:
 
     def _periodic(self, node: cst.BaseExpression) -> bool:
         return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
+
+    def _is_each(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is the place of a pass in a period of one pass."""
+        if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Modulo):
+            return False
+        period = self._assigned(node.right)
+        return isinstance(period, cst.Integer) and period.value == "1"
 
     def _counts(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a loop counter or computed from one."""

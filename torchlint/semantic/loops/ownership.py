@@ -9,20 +9,12 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.engines import Engines, Rate
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.values.values import Values
 
 HAND_WRITTEN: Final = "none"
 """The owner of a loop that a script writes itself."""
-
-
-class Rate(Enum):
-    """How often a framework calls a method."""
-
-    ONCE = auto()
-    EPOCH = auto()
-    EVALUATION_STEP = auto()
-    STEP = auto()
 
 
 class Duty(Enum):
@@ -46,6 +38,9 @@ _DONE: Final = {
     Duty.SHARDING: _ALL | {"fabric", "accelerate", "deepspeed", "ignite"},
 }
 """The frameworks that do each duty themselves, or may do it."""
+BY_HAND: Final = (Duty.CLEARING, Duty.DIVIDING)
+"""What a module of Lightning does that optimizes by hand."""
+_AUTOMATIC: Final = "automatic_optimization"
 _LIGHTNING: Final = r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*"
 _BASES: Final = (
     (re.compile(_LIGHTNING + "LightningModule"), "lightning", "module"),
@@ -63,19 +58,6 @@ _OBJECTS: Final = (
     (re.compile(r"deepspeed\.initialize"), "deepspeed"),
 )  # fmt: skip
 """The objects whose `backward` a loop calls."""
-_PROCESSES: Final = re.compile(r"ignite\.engine\.(?:engine\.)?Engine")
-_EVENT: Final = re.compile(r"ignite\.engine\.(?:events\.)?Events\.(\w+)")
-_EVENTS: Final = {
-    "ITERATION_STARTED": Rate.STEP,
-    "ITERATION_COMPLETED": Rate.STEP,
-    "GET_BATCH_STARTED": Rate.STEP,
-    "GET_BATCH_COMPLETED": Rate.STEP,
-    "EPOCH_STARTED": Rate.EPOCH,
-    "EPOCH_COMPLETED": Rate.EPOCH,
-    "STARTED": Rate.ONCE,
-    "COMPLETED": Rate.ONCE,
-}
-"""How often an engine of Ignite fires each event."""
 _WORDS: Final = {
     "accelerator": "accelerate",
     "fabric": "fabric",
@@ -135,6 +117,7 @@ class Ownership:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
+        self.engines = Engines(functions)
         self._classes = Memo["cst.ClassDef", "tuple[str, str] | None"](
             None, self.names.trail, self._served
         )
@@ -142,12 +125,9 @@ class Ownership:
 
     def rate(self, function: cst.FunctionDef) -> Rate | None:
         """Return how often a framework calls a function, None if none is known to call it."""
-        if self._is_process(function):
-            return Rate.STEP
-        if function.decorators:
-            handled = self._handled(function)
-            if handled is not None:
-                return handled
+        run = self.engines.rate(function)
+        if run is not None:
+            return run
         owner = self._class(function)
         served = self._classes.answer(owner) if owner is not None else None
         return None if served is None else _RATES[served[1]].get(function.name.value)
@@ -156,6 +136,16 @@ class Ownership:
     def does(owner: str, duty: Duty) -> bool:
         """Return whether an owner of a loop does a duty, so that the script must not."""
         return owner in _DONE[duty]
+
+    def steps_by_hand(self, node: cst.CSTNode) -> bool:
+        """Return whether a node is in a module of Lightning that optimizes by hand."""
+        owner = self.scopes.class_of(node)
+        return owner is not None and any(
+            isinstance(line := self.tree.parent(self.tree.parent(target) or target), cst.Assign)
+            and self.tree.inside(target, owner)
+            and self.values.value_of(line.value).equals(False)
+            for target in self.functions.attributes(_AUTOMATIC)
+        )
 
     def owner(self, node: cst.CSTNode) -> str | None:
         """Return what runs the loop or method around a node, None if nothing around tells.
@@ -168,7 +158,7 @@ class Ownership:
             served = self._classes.answer(owner) if owner is not None else None
             if served is not None:
                 return served[0]
-            if self._is_process(function):
+            if self.engines.is_process(function):
                 return "ignite"
         for outer in self.tree.ancestors(node):
             if isinstance(outer, (cst.For, cst.While, cst.FunctionDef)):
@@ -190,35 +180,6 @@ class Ownership:
                 if pattern.fullmatch(base):
                     return framework, what
         return None
-
-    def _handled(self, function: cst.FunctionDef) -> Rate | None:
-        """Return how often an engine of Ignite calls a handler (`@trainer.on(Events...)`)."""
-        for mark in (each.decorator for each in function.decorators):
-            if not isinstance(mark, cst.Call) or not isinstance(mark.func, cst.Attribute):
-                continue
-            if mark.func.attr.value != "on" or not mark.args:
-                continue
-            event = mark.args[0].value
-            filtered = isinstance(event, cst.Call)
-            found = _EVENT.fullmatch(
-                self.names.name(event.func if isinstance(event, cst.Call) else event) or ""
-            )
-            if found is not None:
-                return Rate.EPOCH if filtered else _EVENTS.get(found.group(1))
-        return None
-
-    def _is_process(self, function: cst.FunctionDef) -> bool:
-        """Return whether an engine of Ignite runs a function for each batch."""
-        for mention in self.functions.mentions(function.name.value):
-            arg = self.tree.parent(mention)
-            call = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
-            if (
-                isinstance(call, cst.Call)
-                and _PROCESSES.fullmatch(self.names.name(call.func) or "")
-                and self.functions.definition(mention) is function
-            ):
-                return True
-        return False
 
     def _by_use(self, outer: cst.CSTNode) -> str | None:
         """Return whose `backward` a loop or function calls, None if it calls none."""

@@ -1,0 +1,81 @@
+"""Outputs of Ignite's engines: what is read of them after every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Finding, Script
+
+_AVERAGES: Final = (
+    "ignite.metrics.RunningAverage",
+    "ignite.handlers.ProgressBar",
+    "ignite.handlers.TerminateOnNan",
+    "ignite.handlers.FastaiLRFinder",
+    "ignite.handlers.lr_finder.FastaiLRFinder",
+    "ignite.contrib.handlers.ProgressBar",
+    "ignite.contrib.handlers.tqdm_logger.ProgressBar",
+    "ignite.engine.common.setup_common_training_handlers",
+    "ignite.contrib.engines.common.setup_common_training_handlers",
+    "ignite.handlers.common.setup_common_training_handlers",
+)
+"""What reads the output of every batch once it is attached."""
+_TRAINER: Final = "ignite.engine.create_supervised_trainer"
+_EACH_TIME: Final = "ignite.engine.Events.ITERATION_COMPLETED"
+_OUTPUTS: Final = ("output", "metrics")
+
+
+def numbers_of_losses(script: Script, code: str) -> Iterator[Finding]:
+    """Yield the trainers of Ignite that read each loss, where no handler needs its number."""
+    if not script.program.devices.can_use_accelerator or reads_outputs(script):
+        return
+    for site in script.calls.of(_TRAINER):
+        if site.has_splat or site.given("output_transform", 6) is not None:
+            continue
+        shown = script.tree.brief(site.node.func)
+        message = (
+            f"`{shown}` reads the number of every loss, which waits for the device in every batch:"
+            " pass `output_transform=lambda x, y, y_pred, loss: loss.detach()`"
+        )
+        yield Finding(code, script.span(site.node.func), message, impact="medium")
+
+
+def reads_outputs(script: Script) -> bool:
+    """Return whether something attached to an engine reads its output after every batch."""
+    return script.once(_reads_outputs)
+
+
+def _reads_outputs(script: Script) -> bool:
+    if any(True for _ in script.calls.of(*_AVERAGES)):
+        return True
+    return any(
+        isinstance(script.tree.parent(each), cst.Arg)
+        and script.name(each) == _EACH_TIME
+        and _is_read(script, each)
+        for each in script.functions.attributes("ITERATION_COMPLETED")
+    )
+
+
+def _is_read(script: Script, event: cst.Attribute) -> bool:
+    """Return whether the handler of an event may read the output of the engine."""
+    arg = script.tree.parent(event)
+    call = script.tree.parent(arg) if arg is not None else None
+    handlers: list[cst.CSTNode | None] = []
+    if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
+        if call.func.attr.value == "on":
+            mark = script.tree.parent(call)
+            handlers = [script.tree.parent(mark)] if isinstance(mark, cst.Decorator) else []
+        elif call.func.attr.value == "add_event_handler":
+            given = script.calls.at(call).given("handler", 1)
+            handlers = [script.functions.definition(given.value)] if given is not None else []
+            if handlers == [None]:
+                return False
+    return not handlers or any(
+        not isinstance(handler, cst.FunctionDef)
+        or any(
+            node.attr.value in _OUTPUTS for node in script.tree.within(handler.body, cst.Attribute)
+        )
+        for handler in handlers
+    )

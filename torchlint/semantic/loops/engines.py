@@ -1,0 +1,148 @@
+"""Engines: the functions that an engine of Ignite runs for each batch, and its handlers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+
+
+class Rate(Enum):
+    """How often a framework calls a method."""
+
+    ONCE = auto()
+    EPOCH = auto()
+    EVALUATION_STEP = auto()
+    STEP = auto()
+
+
+_ENGINE: Final = re.compile(r"ignite\.engine\.(?:engine\.)?Engine")
+_EVENT: Final = re.compile(r"ignite\.engine\.(?:events\.)?Events\.(\w+)")
+_EVENTS: Final = {
+    "ITERATION_STARTED": Rate.STEP,
+    "ITERATION_COMPLETED": Rate.STEP,
+    "GET_BATCH_STARTED": Rate.STEP,
+    "GET_BATCH_COMPLETED": Rate.STEP,
+    "EPOCH_STARTED": Rate.EPOCH,
+    "EPOCH_COMPLETED": Rate.EPOCH,
+    "STARTED": Rate.ONCE,
+    "COMPLETED": Rate.ONCE,
+}
+"""How often an engine fires each event."""
+_EVALUATING: Final = ("no_grad", "inference_mode", "eval")
+
+
+class Engines:
+    """Tells how often an engine runs a function: as its process, or as a handler of an event."""
+
+    def __init__(self, functions: Functions) -> None:
+        self.functions = functions
+        self.tree = functions.tree
+        self.names = functions.names
+
+    @cached_property
+    def _are_used(self) -> bool:
+        """Whether the code in view imports anything of Ignite."""
+        return any(name.partition(".")[0] == "ignite" for name in self.functions.imported)
+
+    def rate(self, function: cst.FunctionDef) -> Rate | None:
+        """Return how often an engine runs a function, None if none is known to run it."""
+        if not self._are_used:
+            return None
+        if self.is_process(function):
+            return Rate.EVALUATION_STEP if self._evaluates(function) else Rate.STEP
+        found = [self.event_rate(event) for event in self._events_of(function)]
+        return _more_often(found)
+
+    def is_process(self, function: cst.FunctionDef) -> bool:
+        """Return whether an engine runs a function for each batch."""
+        return self._are_used and any(
+            _ENGINE.fullmatch(self.names.name(call.func) or "")
+            for call, _ in self._registered(function)
+        )
+
+    def event_rate(self, event: cst.BaseExpression) -> Rate | None:
+        """Return how often an event fires, None for an event that is not known."""
+        if isinstance(event, cst.BinaryOperation) and isinstance(event.operator, cst.BitOr):
+            first, second = self.event_rate(event.left), self.event_rate(event.right)
+            return _more_often((first, second))
+        spelled = event.func if isinstance(event, cst.Call) else event
+        found = _EVENT.fullmatch(self.names.name(spelled) or "")
+        if found is None:
+            return None
+        rate = _EVENTS.get(found.group(1))
+        if isinstance(event, cst.Call) and rate is Rate.STEP and not _filters_nothing(event):
+            return Rate.EPOCH
+        return rate
+
+    def _events_of(self, function: cst.FunctionDef) -> Iterator[cst.BaseExpression]:
+        """Yield the events of which a function is a handler."""
+        for mark in (each.decorator for each in function.decorators):
+            if isinstance(mark, cst.Call) and _method(mark) == "on" and mark.args:
+                yield mark.args[0].value
+        for call, arg in self._registered(function):
+            if _method(call) == "add_event_handler":
+                event = _event(call)
+                if event is not None and event is not arg.value:
+                    yield event
+
+    def _registered(self, function: cst.FunctionDef) -> Iterator[tuple[cst.Call, cst.Arg]]:
+        """Yield the calls that get a function as an argument."""
+        for mention in self.functions.mentions(function.name.value):
+            arg = self.tree.parent(mention)
+            call = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+            if (
+                isinstance(arg, cst.Arg)
+                and isinstance(call, cst.Call)
+                and isinstance(mention, (cst.Name, cst.Attribute))
+                and self.functions.definition(mention) is function
+            ):
+                yield call, arg
+
+    def _evaluates(self, function: cst.FunctionDef) -> bool:
+        """Return whether the process of an engine evaluates instead of training."""
+        marks = [each.decorator for each in function.decorators]
+        calls = [*self.tree.within(function.body, cst.Call)]
+        calls += [mark for mark in marks if isinstance(mark, cst.Call)]
+        words = {_method(call) for call in calls}
+        return "backward" not in words and not words.isdisjoint(_EVALUATING)
+
+
+def _more_often(rates: Sequence[Rate | None]) -> Rate | None:
+    """Return the highest of several rates, None if one is unknown or there is none."""
+    known = [each for each in rates if each is not None]
+    return max(known, key=lambda each: each.value) if known and len(known) == len(rates) else None
+
+
+def _method(call: cst.Call) -> str:
+    """Return the last word of what a call calls."""
+    func = call.func
+    word = func.attr if isinstance(func, cst.Attribute) else func
+    return word.value if isinstance(word, cst.Name) else ""
+
+
+def _event(call: cst.Call) -> cst.BaseExpression | None:
+    """Return the event of a call that registers a handler."""
+    for at, arg in enumerate(call.args):
+        if (arg.keyword.value if arg.keyword else "") == "event_name" or (
+            at == 0 and arg.keyword is None and not arg.star
+        ):
+            return arg.value
+    return None
+
+
+def _filters_nothing(event: cst.Call) -> bool:
+    """Return whether a filtered event fires each time all the same: `every=1`."""
+    return any(
+        arg.keyword is not None
+        and arg.keyword.value == "every"
+        and isinstance(arg.value, cst.Integer)
+        and arg.value.value == "1"
+        for arg in event.args
+    )
