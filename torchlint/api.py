@@ -18,11 +18,13 @@ from torchlint.semantic.loops.stuckmodes import StuckMode
 from torchlint.semantic.scope.libraries import Factory
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import Script
-from torchlint.semantic.training.accumulators import Accumulation, Accumulator, Adding
+from torchlint.semantic.training.accumulators import Accumulation, Accumulator
+from torchlint.semantic.training.additions import Adding
 from torchlint.semantic.training.arguments import Setting, TrainerArguments, TrainerCall
 from torchlint.semantic.training.compiled import Compilation, Frame
 from torchlint.semantic.training.escapes import GraphUse
 from torchlint.semantic.training.evaluations import Evaluation
+from torchlint.semantic.training.flaggedevaluations import FlaggedEvaluation
 from torchlint.semantic.training.invariance import Invariance
 from torchlint.semantic.training.layers import Layer, LayerPair
 from torchlint.semantic.training.lineage import Ancestry
@@ -65,6 +67,7 @@ __all__ = [
     "Factory",
     "Finding",
     "Fix",
+    "FlaggedEvaluation",
     "Form",
     "Frame",
     "Frequency",

@@ -28,11 +28,24 @@ class EvaluationOutsideAutocast(Rule):
             for forward in evaluation.forwards:
                 autocast = _training_autocast(script, forward.call, forward.network)
                 if autocast is not None:
-                    yield self._finding(script, evaluation, forward.call, autocast)
+                    fix = _fix(script, evaluation, forward.call, autocast)
+                    yield self._finding(script, forward.call, autocast, fix)
+                    break
+        yield from self._by_flags(script)
+
+    def _by_flags(self, script: Script) -> Iterator[Finding]:
+        """Yield the findings in loops that train or evaluate, as a flag says."""
+        flags = script.evaluations.flagged
+        for loop, branch in {id(e.loop.node): (e.loop, e.branch) for e in flags.all}.values():
+            for call in flags.forwards(loop, branch):
+                network = script.loops.module_call(call)
+                autocast = _training_autocast(script, call, network) if network else None
+                if autocast is not None:
+                    yield self._finding(script, call, autocast, None)
                     break
 
     def _finding(
-        self, script: Script, evaluation: Evaluation, call: cst.Call, autocast: cst.Call
+        self, script: Script, call: cst.Call, autocast: cst.Call, fix: Fix | None
     ) -> Finding:
         message = (
             f"`{script.tree.brief(call)}` evaluates in float32 what trains under autocast: wrap "
@@ -40,7 +53,6 @@ class EvaluationOutsideAutocast(Rule):
             f"`{script.tree.brief(autocast)}` too"
         )
         notes = (Note(script.span(autocast), "the training step runs under this autocast"),)
-        fix = _fix(script, evaluation, call, autocast)
         return Finding(self.code, script.span(call), message, fix, notes)
 
 

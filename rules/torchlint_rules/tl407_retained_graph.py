@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, Fix, How, Kind, Rule, Script
+from torchlint.api import Binding, Finding, Fix, How, Kind, Role, Rule, Script
 
 _BECAUSE: Final = "fails with an error where something out of sight goes backward a second time"
 _NO_GRAPH: Final = (
@@ -59,22 +59,46 @@ class RetainedGraph(Rule):
 
 def _is_used_once(script: Script, call: cst.Call) -> bool:
     """Return whether each iteration around a backward pass certainly builds its own graph."""
-    loop = next(script.loops.around(call), None)
-    if loop is None or _keeps_state(script):
+    places = _places(script, call)
+    if places is None or _keeps_state(script):
         return False
+    loop, region = places
     others = [
         each
-        for body in script.functions.reached(loop.node)
+        for body in script.functions.reached(loop)
         for each in script.tree.within(body, cst.Call)
         if each is not call
         and _goes_backward(script, each)
         and not _comes_after(script, call, each)
     ]
-    if others or not script.loops.runs_module(loop.node.body) or _networks_remember(script):
+    if others or not script.loops.runs_module(region.body) or _networks_remember(script):
         return False
+    inside = region if region is loop else region.body
     return all(
-        _is_fresh(script, name, loop.node) for name in script.tree.within(loop.node.body, cst.Name)
+        _is_fresh(script, name, inside) for name in script.tree.within(region.body, cst.Name)
     )
+
+
+def _places(
+    script: Script, call: cst.Call
+) -> tuple[cst.For | cst.While, cst.For | cst.While | cst.FunctionDef] | None:
+    """Return the loop that goes backward, and the function for it that builds the graph, if any."""
+    around = next(script.loops.around(call), None)
+    if around is not None:
+        return around.node, around.node
+    function = script.scopes.function(call)
+    if function is None or _stores(script, function):
+        return None
+    for loop in script.loops.of(Role.TRAIN_BATCH):
+        if function in script.readings.waits.code_of_pass(loop):
+            return loop.node, function
+    return None
+
+
+def _stores(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether a function stores something in an attribute, perhaps with its graph."""
+    targets = script.tree.within(function.body, cst.AssignTarget)
+    return any(isinstance(target.target, cst.Attribute) for target in targets)
 
 
 def _keeps_state(script: Script) -> bool:
@@ -119,7 +143,7 @@ def _networks_remember(script: Script) -> bool:
     )
 
 
-def _is_fresh(script: Script, name: cst.Name, loop: cst.For | cst.While) -> bool:
+def _is_fresh(script: Script, name: cst.Name, loop: cst.CSTNode) -> bool:
     """Return whether the value of a name in a loop has no graph of an earlier iteration."""
     if not script.scopes.reads(name) or _is_base(script, name) or _only_grows(script, name, loop):
         return True
@@ -132,7 +156,7 @@ def _is_fresh(script: Script, name: cst.Name, loop: cst.For | cst.While) -> bool
     ) or script.kind(name) in (Kind.NUMBER, Kind.NOTHING)
 
 
-def _only_grows(script: Script, name: cst.Name, loop: cst.For | cst.While) -> bool:
+def _only_grows(script: Script, name: cst.Name, loop: cst.CSTNode) -> bool:
     """Return whether a loop only adds to a name (`total += loss.detach()`)."""
     return all(
         isinstance(script.tree.parent(each), cst.AugAssign)

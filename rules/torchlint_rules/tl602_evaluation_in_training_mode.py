@@ -12,6 +12,7 @@ from torchlint.api import (
     Evaluation,
     Finding,
     Fix,
+    FlaggedEvaluation,
     Grad,
     How,
     Mode,
@@ -45,6 +46,24 @@ class EvaluationInTrainingMode(Rule):
             edits = _fix(script, evaluations, names)
             fix = Fix.unsafe("Switch to evaluation mode", edits, because=BECAUSE) if edits else None
             yield Finding(self.code, _place(script, evaluations[0]), message, fix)
+        yield from self._by_flags(script)
+
+    def _by_flags(self, script: Script) -> Iterator[Finding]:
+        """Yield the findings for loops that train or evaluate, as a flag says."""
+        seen: set[int] = set()
+        for each in script.evaluations.flagged.all:
+            if id(each.loop.node) in seen or not (names := _never_in_eval(script, each)):
+                continue
+            seen.add(id(each.loop.node))
+            cures = _listed([f"{name}.eval()" for name in names])
+            message = (
+                f"{_listed(names)} {'is' if len(names) == 1 else 'are'} evaluated in training "
+                f"mode where `{script.code(each.test)}` is false: dropout and batch norm make the "
+                f"score depend on chance; call {cures} there"
+            )
+            place = each.place
+            span = _head(script, place) if isinstance(place, (cst.For, cst.While)) else None
+            yield Finding(self.code, span or script.span(place), message)
 
 
 def _in_training(
@@ -89,8 +108,32 @@ def _place(script: Script, evaluation: Evaluation) -> Span:
     node = evaluation.node
     if isinstance(node, cst.FunctionDef):
         return script.span(evaluation.forwards[0].call)
-    head = node.iter if isinstance(node, cst.For) else node.test
-    return Span(script.span(node).start, script.span(head).end)
+    return _head(script, node)
+
+
+def _head(script: Script, loop: cst.For | cst.While) -> Span:
+    """Return the header of a loop."""
+    head = loop.iter if isinstance(loop, cst.For) else loop.test
+    return Span(script.span(loop).start, script.span(head).end)
+
+
+def _never_in_eval(script: Script, evaluation: FlaggedEvaluation) -> list[str]:
+    """Return the networks of an evaluation that heed their mode and never leave training."""
+    found: dict[str, None] = {}
+    for call in script.evaluations.flagged.forwards(evaluation.loop, evaluation.branch):
+        network = script.loops.module_call(call)
+        if network is None or not DELIBERATE.isdisjoint(script.names.words(script.code(network))):
+            continue
+        if script.modules.modes.mode(evaluation.loop.node, network) not in (
+            Mode.TRAIN,
+            Mode.HIDDEN,
+        ):
+            continue
+        if script.modules.modes.depends_on_mode(
+            network
+        ) and not script.modules.modes.is_switched_to_eval(network):
+            found[script.code(network)] = None
+    return list(found)
 
 
 def _networks(script: Script, evaluation: Evaluation) -> list[cst.BaseExpression]:

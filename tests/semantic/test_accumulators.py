@@ -8,7 +8,8 @@ import pytest
 
 from torchlint.semantic.loops.loops import Role
 from torchlint.semantic.script import Script
-from torchlint.semantic.training.accumulators import Accumulation, Adding
+from torchlint.semantic.training.accumulators import Accumulation
+from torchlint.semantic.training.additions import Adding
 from torchlint.semantic.training.readings import Form
 from torchlint.source import Source
 

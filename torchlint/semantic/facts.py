@@ -20,7 +20,7 @@ from torchlint.semantic.data.provenance import Provenance
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.gradientaccumulation import GradientAccumulations
 from torchlint.semantic.loops.guard import Guard
-from torchlint.semantic.loops.loops import LoopNode, Loops, Role
+from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.loops.modes import Modes
 from torchlint.semantic.loops.ownership import BY_HAND, Duty, Ownership
 from torchlint.semantic.loops.repetition import Repetition
@@ -36,6 +36,7 @@ from torchlint.semantic.training.conditions import Conditions
 from torchlint.semantic.training.determinism import Determinism
 from torchlint.semantic.training.escapes import Escapes, GraphUse
 from torchlint.semantic.training.evaluations import Evaluation, Evaluations
+from torchlint.semantic.training.flaggedevaluations import FlaggedEvaluations
 from torchlint.semantic.training.freezing import Freezing
 from torchlint.semantic.training.gradientwork import GradientWork
 from torchlint.semantic.training.invariance import Invariances
@@ -47,7 +48,7 @@ from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.processes import Processes
 from torchlint.semantic.training.program import Program
 from torchlint.semantic.training.reach import Reach
-from torchlint.semantic.training.readings import Readings
+from torchlint.semantic.training.readings import Readings, Region
 from torchlint.semantic.training.recorded import Recorded
 from torchlint.semantic.training.scaling import Scaling
 from torchlint.semantic.training.schedulers import Schedulers
@@ -81,11 +82,11 @@ class ValueFacts(Values):
     def __init__(self, functions: Functions, vocabulary: Vocabulary) -> None:
         super().__init__(functions)
         self.iteration = Iteration(functions.names, functions.scopes)
-        self.kinds = Kinds(functions, self.iteration)
+        self.origins = Origins(functions, self, self.iteration)
+        self.kinds = Kinds(functions, self.iteration, self.origins)
         self.kind = self.kinds.kind
         """Return the kind of an expression."""
         self.losses = self.kinds.losses
-        self.origins = Origins(functions, self, self.iteration)
         self.gradients = Gradients(functions, self)
         self.dtypes = Dtypes(self.kinds)
         self.placement = Placement(functions, self.kinds, self.iteration)
@@ -119,8 +120,8 @@ class LoopFacts(Loops):
         self.invariances = Invariances(functions, ItemWork(functions, kinds, values.origins))
         self.guard = Guard(functions, values)
 
-    def frequency(self, node: cst.CSTNode, within: LoopNode | None = None) -> Frequency:
-        """Return the execution frequency of a node in its batch loop, or in a given loop."""
+    def frequency(self, node: cst.CSTNode, within: Region | None = None) -> Frequency:
+        """Return the execution frequency of a node in its batch loop, or in a given region."""
         if within is None:
             return self.frequencies.frequency(node)
         return self.frequencies.below(node, within)
@@ -188,9 +189,12 @@ class ModuleFacts(Networks):
 class EvaluationFacts(Evaluations):
     """The evaluations, and the autograd graphs that they record."""
 
-    def __init__(self, values: ValueFacts, loops: LoopFacts, modes: Modes) -> None:
+    def __init__(
+        self, values: ValueFacts, loops: LoopFacts, modes: Modes, updates: Updates, calls: Calls
+    ) -> None:
         functions, kinds, gradients = values.functions, values.kinds, values.gradients
         super().__init__(functions, kinds, loops, gradients, modes)
+        self.flagged = FlaggedEvaluations(functions, values, loops, gradients, updates, calls)
         self.escapes = Escapes(functions, kinds, loops)
         self.recorded = Recorded(functions, kinds, gradients, loops)
 

@@ -90,7 +90,8 @@ class Script:
         self.loaders = LoaderFacts(self.values, self.loops)
         self.optimizers = OptimizerFacts(self.values, self.loops)
         self.modules = ModuleFacts(self.values, self.loops, self.optimizers)
-        self.evaluations = EvaluationFacts(self.values, self.loops, self.modules.modes)
+        updates, modes = self.optimizers.updates, self.modules.modes
+        self.evaluations = EvaluationFacts(self.values, self.loops, modes, updates, self.calls)
         self.program: ProgramFacts = ProgramFacts(
             self.values, self.loops, self.calls, self.loaders, target, vocabulary
         )

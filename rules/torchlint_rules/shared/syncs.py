@@ -242,7 +242,9 @@ def _walks_entries(script: Script, wait: Wait) -> bool:
 def _is_bulky(script: Script, wait: Wait) -> bool:
     """Return whether values of a batch may be too large for the device, or must be on the host."""
     if isinstance(wait.target, cst.Subscript) and End.KEPT in wait.ends:
-        return True
+        # a slot of an array may take a whole batch
+        if isinstance(script.tree.parent(wait.target), cst.AssignTarget):
+            return True
     named = [wait.reading.tensor] + ([wait.target] if wait.target is not None else [])
     if (
         script.values.dtypes.is_integral(wait.reading.tensor)

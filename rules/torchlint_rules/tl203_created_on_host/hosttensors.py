@@ -19,6 +19,9 @@ _KEEPING: Final = frozenset(
 )
 _INNER: Final = ("torch.tril", "torch.triu", "torch.autograd.Variable")
 _PINNING_DOWN: Final = frozenset("device out generator pin_memory requires_grad layout".split())
+_SIZED: Final = frozenset("zeros ones empty randn rand".split())
+"""What takes any number of sizes."""
+_LINES: Final = 3
 _ROUNDED: Final = frozenset("linspace logspace".split())
 
 
@@ -48,6 +51,8 @@ def made(
     if not isinstance(node, cst.Call):
         return None
     name = script.name(node.func)
+    if name is None and (returned := _returned(script, node)) is not None:
+        return made(script, returned, random, rounds)
     if name is None:
         method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
         if method in _DRAWN and _is_of_numbers(script, node):
@@ -63,12 +68,29 @@ def made(
     if module == "torch" and last in _LEGACY and _is_filled(script, node):
         return Made(site, last, random, rounds, legacy=True)
     factory = script.names.factory(node)
-    if factory is None or site.has_splat or not _could_be_made(script, site, factory):
+    if factory is None or _hides_options(site, last) or not _could_be_made(script, site, factory):
         return None
     words = {arg.keyword.value for arg in node.args if arg.keyword is not None}
     if words & _PINNING_DOWN or (last == "empty" and site.argument("size", 0).equals(0)):
         return None
     return Made(site, last, random or factory.draws, rounds or _rounds(script, site, last))
+
+
+def _returned(script: Script, call: cst.Call) -> cst.Call | None:
+    """Return the call whose result a plain function of the file returns."""
+    callee = script.functions.callee(call)
+    if callee is None or callee.decorators or script.functions.is_generator(callee):
+        return None
+    returned = script.functions.returns(callee)
+    only = returned[0] if len(returned) == 1 else None
+    if not isinstance(only, cst.Call) or len(callee.body.body) >= _LINES:
+        return None
+    return only if script.names.factory(only) is not None else None
+
+
+def _hides_options(site: CallSite, last: str) -> bool:
+    """Return whether a splat may pass more than the sizes of a tensor."""
+    return any(arg.star == "**" or (arg.star and last not in _SIZED) for arg in site.node.args)
 
 
 def _is_of_numbers(script: Script, call: cst.Call) -> bool:

@@ -44,7 +44,8 @@ class CreatedOnHost(Rule):
                 continue
             if not script.loops.each_step(call):
                 continue
-            where = _device(script, move) if apart is None else None
+            away = script.scopes.home(found.site.node) is not script.scopes.home(call)
+            where = _device(script, move) if apart is None and not away else None
             message = (
                 f"`{script.code(found.site.node.func)}(...)` is made on the host and copied to the "
                 f"device in every step; {_cure(found, where)}"

@@ -58,6 +58,7 @@ class LoggingEveryStep(Rule):
             key: one
             for key, one in lines.items()
             if staying[id(one.loop.node)] is None
+            and script.tree.inside(one.line, one.loop.node)
             and script.tree.inside(one.shown.place, one.loop.node)
         }
         fixes = _fixes(script, freed, every)
@@ -90,17 +91,36 @@ def _lines(script: Script) -> Iterator[_Line]:
     for loop in script.loops.of(Role.TRAIN_BATCH, Role.EVAL_BATCH):
         if script.loops.is_round(loop):
             continue
-        for line in script.tree.within(loop.node.body, cst.Expr):
-            if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
-                continue
-            if script.loops.batch_loop(line) is not loop:
-                continue
-            if script.loops.frequency(line) is not Frequency.EVERY_PASS:
-                if not script.loops.frequencies.of_one_process(line, loop.node):
-                    continue
-            value = shown(script, line.value, loop)
-            if value is not None and not _reports_episode(script, line, loop):
-                yield _Line(line, line.value, loop, value)
+        found = [
+            each
+            for region in script.readings.waits.code_of_pass(loop)
+            for each in _lines_of(script, region.body, loop)
+        ]
+        yield from (each for each in found if not _logs_inside(script, each, found))
+
+
+def _lines_of(script: Script, body: cst.CSTNode, loop: Loop) -> Iterator[_Line]:
+    """Yield the lines of a loop, or of a function that it calls, that log a tensor's value."""
+    for line in script.tree.within(body, cst.Expr):
+        if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
+            continue
+        if not _runs_each_pass(script, line, loop):
+            continue
+        value = shown(script, line.value, loop)
+        if value is not None and not _reports_episode(script, line, loop):
+            yield _Line(line, line.value, loop, value)
+
+
+def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
+    """Return whether a line of a loop, or of a function that it calls, runs in every pass."""
+    nearest = script.loops.batch_loop(line)
+    function = script.scopes.function(line)
+    if function is not None and not script.tree.inside(line, loop.node):
+        return nearest is None and script.loops.frequency(line, function) is Frequency.EVERY_PASS
+    if nearest is not loop:
+        return False
+    every = script.loops.frequency(line) is Frequency.EVERY_PASS
+    return every or script.loops.frequencies.of_one_process(line, loop.node)
 
 
 def _waits(script: Script, lines: Sequence[_Line]) -> Iterator[list[_Line]]:
@@ -117,10 +137,11 @@ def _waits(script: Script, lines: Sequence[_Line]) -> Iterator[list[_Line]]:
 
 def _shares_wait(script: Script, first: _Line, second: _Line) -> bool:
     """Return whether a line of the same loop finds the device idle after another."""
-    node = first.loop.node
-    return second.loop is first.loop and not script.readings.works_between(
-        first.line, second.line, node
-    )
+    if second.loop is not first.loop or script.scopes.home(first.line) is not script.scopes.home(
+        second.line
+    ):
+        return False
+    return not script.readings.works_between(first.line, second.line, first.loop.node)
 
 
 def _place(script: Script, wait: Sequence[_Line]) -> tuple[cst.CSTNode, tuple[Note, ...]]:
@@ -173,6 +194,20 @@ def _staying(script: Script, found: Mapping[int, _Line], loop: Loop) -> cst.CSTN
     )
 
 
+def _logs_inside(script: Script, logged: _Line, found: Sequence[_Line]) -> bool:
+    """Return whether a line calls a function that logs in a line of its own, or now and then."""
+    callee = script.functions.callee(logged.call)
+    if callee is None or next(script.readings.within(logged.call), None) is not None:
+        return False
+    if any(script.tree.inside(each.line, callee.body) for each in found):
+        return True
+    calls = script.tree.within(callee.body, cst.Call)
+    inner = [each for each in calls if _logs(script, each, logged.loop)]
+    return bool(inner) and all(
+        script.loops.frequency(each, callee) is Frequency.RARE for each in inner
+    )
+
+
 def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
     """Return whether a line reports a finished episode instead of every step."""
     return any(True for _ in script.tree.tests_around(line)) and any(
@@ -188,9 +223,11 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
     if (script.name(func) or script.code(func)) in _FUNCTIONS:
         return True
     if isinstance(func, cst.Name):
-        return func.value == "progress_bar"
+        return func.value == "progress_bar" or _hands_over_a_read(script, call, func)
     if not isinstance(func, cst.Attribute):
         return False
+    if _hands_over_a_read(script, call, func.attr):
+        return True
     if func.attr.value in _METHODS:
         return script.kind(func.value) not in _TENSORS
     owner = func.value.attr if isinstance(func.value, cst.Attribute) else func.value
@@ -202,6 +239,13 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
     if word in _RECORDERS and func.attr.value not in _UPKEEP:
         return True
     return func.attr.value in ("log", "print") and word in _LOGGERS
+
+
+def _hands_over_a_read(script: Script, call: cst.Call, called: cst.Name) -> bool:
+    """Return whether a function that is called after logging gets a value that was read."""
+    if script.names.words(called.value)[:1] != ["log"] or called.value == "log":
+        return False
+    return any(True for _ in script.readings.within(call))
 
 
 # -- the fix ----------------------------------------------------------------------

@@ -9,6 +9,7 @@ import libcst as cst
 from torchlint.api import (
     Evaluation,
     Finding,
+    FlaggedEvaluation,
     Grad,
     GraphUse,
     Rule,
@@ -16,10 +17,6 @@ from torchlint.api import (
     Span,
 )
 from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, without_graph, wrapped
-from torchlint_rules.tl601_evaluation_with_gradients.evaluatingflags import (
-    Flagged,
-    flagged_evaluations,
-)
 from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspections, metrics
 
 
@@ -51,14 +48,15 @@ class EvaluationWithGradients(Rule):
                 message += " (`volatile=True` has done nothing since torch 0.4)"
             place = _place(script, evaluation, recording[0].call)
             yield Finding(self.code, place, message, evaluation_fix(script, evaluation, use))
-        for each in flagged_evaluations(script):
-            yield self._by_flag(script, each)
+        for each in script.evaluations.flagged.all:
+            if script.evaluations.flagged.records(each):
+                yield self._by_flag(script, each)
         for call in metrics(script):
             yield self._aside(script, call, "a metric only")
         for call in inspections(script):
             yield self._aside(script, call, "a look at its output only")
 
-    def _by_flag(self, script: Script, found: Flagged) -> Finding:
+    def _by_flag(self, script: Script, found: FlaggedEvaluation) -> Finding:
         asked = script.code(found.test)
         if found.function is None or not isinstance(found.place, cst.Call):
             message = (
@@ -70,10 +68,11 @@ class EvaluationWithGradients(Rule):
             head = found.place.iter if isinstance(found.place, cst.For) else found.place.test
             place = Span(script.span(found.place).start, script.span(head).end)
         else:
+            cure = f"set_grad_enabled({asked})" if found.also_trains else "no_grad()"
             message = (
                 f"this call of `{found.function.name.value}` evaluates (`{asked}` is false) with "
                 "gradients on: autograd keeps every activation for a backward pass "
-                "that never comes; call it under `torch.no_grad()`"
+                f"that never comes; call it under `torch.{cure}`"
             )
             place = script.span(found.place)
         return Finding(self.code, place, message)

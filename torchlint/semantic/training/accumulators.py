@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from enum import Enum, auto
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -13,31 +12,11 @@ import libcst as cst
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
+from torchlint.semantic.training.additions import ADDING_METHODS, Adding, Addition, Additions
 from torchlint.semantic.training.readings import Readings
 from torchlint.semantic.values.kind import Kind
 
 AccumulationNode = cst.AugAssign | cst.Assign | cst.Call
-
-
-class Adding(Enum):
-    """How a value is added to the existing one."""
-
-    SUM = auto()
-    APPEND = auto()
-    EXTEND = auto()
-    METER = auto()
-    MIX = auto()
-    """Into a running mean, or into a newly created array."""
-    ENTRY = auto()
-    """Into an entry of an array or a list."""
-
-
-class Addition(NamedTuple):
-    """A statement that adds `values` to `target`, anywhere in the file."""
-
-    adding: Adding
-    target: cst.BaseExpression
-    values: tuple[cst.BaseExpression, ...]
 
 
 class Accumulation(NamedTuple):
@@ -65,11 +44,7 @@ class Accumulator(NamedTuple):
     is_read_outside: bool
 
 
-_LIST_METHODS: Final = ("append", "extend")
-_METER_METHODS: Final = frozenset("update add push record accumulate".split())
-_JOINS: Final = frozenset("append concatenate hstack vstack cat concat".split())
 _UNSPLIT: Final = (Adding.METER, Adding.MIX, Adding.ENTRY)
-_NOT_METERS: Final = (Kind.MAPPING, Kind.OPTIMIZER, Kind.SCALER, Kind.TENSOR, Kind.LOSS)
 
 
 class Accumulators:
@@ -80,6 +55,7 @@ class Accumulators:
         self.frequencies = frequencies
         self.readings = readings
         self.kinds = loops.kinds
+        self.additions = Additions(loops.kinds, readings.placement)
         self.tree = loops.tree
         self.scopes = loops.scopes
         self._all: list[Accumulation] | None = None
@@ -114,7 +90,7 @@ class Accumulators:
         return [each for each in map(self._accumulation, nodes) if each is not None]
 
     def _adding_calls(self) -> Iterator[cst.Call]:
-        for method in (*_LIST_METHODS, *_METER_METHODS):
+        for method in ADDING_METHODS:
             for func in self.loops.functions.attributes(method):
                 call = self.tree.parent(func)
                 if isinstance(call, cst.Call) and call.func is func:
@@ -133,20 +109,15 @@ class Accumulators:
         self.all()
         found = self._nodes.get(node)
         if found is None and isinstance(node, cst.Assign):
-            found = self._hot(node, self._mixed(node))
+            found = self._hot(node, self.additions.mixed(node))
         return found
 
-    def parts(self, node: cst.CSTNode) -> Addition | None:
-        """Split a statement, or the call in it, into target and values if it adds something."""
-        if isinstance(node, cst.Call):
-            return self._of_call(node)
-        if not isinstance(node, (cst.AugAssign, cst.Assign)):
-            return None
-        found = self._of_assign(node)
-        return self._mixed(node) if found is None and isinstance(node, cst.Assign) else found
-
     def _accumulation(self, node: AccumulationNode) -> Accumulation | None:
-        parts = self._of_call(node) if isinstance(node, cst.Call) else self._of_assign(node)
+        parts = (
+            self.additions.of_call(node)
+            if isinstance(node, cst.Call)
+            else self.additions.of_assign(node)
+        )
         return self._hot(node, parts)
 
     def _hot(self, node: AccumulationNode, parts: Addition | None) -> Accumulation | None:
@@ -162,83 +133,6 @@ class Accumulators:
         """Return whether one process at least runs a node in every pass."""
         every = self.frequencies.frequency(node) is Frequency.EVERY_PASS
         return every or self.frequencies.of_one_process(node, loop.node)
-
-    def _of_call(self, node: cst.Call) -> Addition | None:
-        func = node.func
-        if type(func) is not cst.Attribute or type(self.tree.parent(node)) is not cst.Expr:
-            return None
-        method, target = func.attr.value, func.value
-        values = tuple(arg.value for arg in node.args if not arg.star)
-        if method in _LIST_METHODS and len(node.args) == 1 == len(values):
-            adding = Adding.APPEND if method == "append" else Adding.EXTEND
-            return Addition(adding, target, values)
-        if method in _METER_METHODS and values and self.kinds.kind(target) not in _NOT_METERS:
-            return Addition(Adding.METER, target, values)
-        return None
-
-    def _of_assign(self, node: cst.AugAssign | cst.Assign) -> Addition | None:
-        if isinstance(node, cst.AugAssign):
-            if not isinstance(node.operator, cst.AddAssign):
-                return None
-            sides: tuple[cst.BaseExpression, cst.BaseExpression] | None = (node.target, node.value)
-        else:
-            sides = self._added(node)
-        if sides is None:
-            return None
-        target, value = sides
-        if isinstance(value, cst.List):
-            if len(value.elements) != 1:
-                return None
-            return Addition(Adding.APPEND, target, (value.elements[0].value,))
-        if isinstance(target, cst.Name) and self._is_list(target):
-            return Addition(Adding.EXTEND, target, (value,))
-        return Addition(Adding.SUM, target, (value,))
-
-    def _mixed(self, node: cst.Assign) -> Addition | None:
-        """Split `mean = 0.9 * mean + value`, `a = np.append(a, value)` or `a[i] = value`."""
-        target, value = node.targets[0].target, node.value
-        if len(node.targets) != 1:
-            return None
-        if isinstance(target, cst.Subscript):
-            return self._entered(target, value)
-        path = dotted(target) if isinstance(target, (cst.Name, cst.Attribute)) else ""
-        parts: list[cst.BaseExpression] = []
-        if isinstance(value, cst.BinaryOperation):
-            parts = list(_operands(value))
-        elif isinstance(value, cst.Call) and _grows(self.kinds.names.name(value.func)):
-            given = [arg.value for arg in value.args if arg.keyword is None]
-            if given and isinstance(given[0], (cst.Tuple, cst.List)):
-                given = [each.value for each in given[0].elements]
-            parts = given
-        values = tuple(part for part in parts if dotted(part) != path)
-        if not path or not values or len(values) == len(parts):
-            return None
-        return Addition(Adding.MIX, target, values)
-
-    def _entered(self, target: cst.Subscript, value: cst.BaseExpression) -> Addition | None:
-        index = target.slice[0].slice
-        plain = isinstance(index, cst.Index) and not isinstance(index.value, cst.SimpleString)
-        kind = self.kinds.kind(target.value)
-        if not plain or kind is Kind.MAPPING:
-            return None
-        if kind in (Kind.TENSOR, Kind.LOSS) and not self.readings.placement.on_host(target.value):
-            return None
-        return Addition(Adding.ENTRY, target, (value,))
-
-    def _added(self, node: cst.Assign) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
-        """Split `total = total + value`."""
-        target, value = node.targets[0].target, node.value
-        if len(node.targets) != 1 or not isinstance(target, (cst.Name, cst.Attribute)):
-            return None
-        if type(value) is not cst.BinaryOperation or type(value.operator) is not cst.Add:
-            return None
-        path = dotted(target)
-        if path and dotted(value.left) == path:
-            return value.left, value.right
-        return (value.right, value.left) if path and dotted(value.right) == path else None
-
-    def _is_list(self, target: cst.Name) -> bool:
-        return any(isinstance(b.value, cst.List) for b in self.scopes.reaching(target))
 
     # -- uses in the same pass ------------------------------------------------
 
@@ -308,8 +202,10 @@ class Accumulators:
                 yield place
 
     def _only_counted(self, place: cst.BaseExpression) -> bool:
-        """Return whether a read only takes the number of collected values."""
+        """Return whether a read only takes the number of collected values, or their keys."""
         holder = self.tree.parent(place)
+        if isinstance(holder, cst.For):
+            return holder.iter is place and self.kinds.kind(place) is Kind.MAPPING
         call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
         return isinstance(call, cst.Call) and self.kinds.names.name(call.func) == "builtins.len"
 
@@ -572,21 +468,6 @@ class Accumulators:
                 return bool(uses) and self.tree.order(uses[-1]) >= self.tree.end(outer.body)
             child = outer
         return False
-
-
-def _operands(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Yield the operands of arithmetic."""
-    if isinstance(node, cst.BinaryOperation):
-        yield from _operands(node.left)
-        yield from _operands(node.right)
-    else:
-        yield node
-
-
-def _grows(name: str | None) -> bool:
-    """Return whether a function joins arrays into one."""
-    module, _, last = (name or "").rpartition(".")
-    return module in ("numpy", "torch") and last in _JOINS
 
 
 def _number(binding: Binding) -> int | float | None:

@@ -59,6 +59,7 @@ class Layers:
 
     def _listed_pairs(self) -> Iterator[LayerPair]:
         added: list[cst.Call] = []
+        read: set[int] = set()
         for call in self.tree.all(cst.Call):
             if isinstance(call.func, cst.Attribute) and call.func.attr.value == "add_module":
                 added.append(call)
@@ -67,7 +68,7 @@ class Layers:
                 yield from self._neighbours([arg.value for arg in call.args if not arg.star])
                 for arg in call.args:
                     if arg.star == "*":
-                        yield from self._splat(arg.value)
+                        yield from self._splat(arg.value, read)
                     elif isinstance(arg.value, cst.Call):
                         yield from self._ordered(arg.value)
         yield from self._added_by_name(added)
@@ -143,10 +144,15 @@ class Layers:
                 ]
             )
 
-    def _splat(self, value: cst.BaseExpression) -> Iterator[LayerPair]:
-        """Read the list literals that a list of layers is built from."""
+    def _splat(self, value: cst.BaseExpression, read: set[int]) -> Iterator[LayerPair]:
+        """Read the list literals that a list of layers is built from, each function once."""
         if isinstance(value, cst.List):
             yield from self._neighbours(_elements(value))
+        callee = self.functions.callee(value) if isinstance(value, cst.Call) else None
+        if callee is not None and id(callee) not in read:
+            read.add(id(callee))
+            for returned in self.functions.returns(callee):
+                yield from self._splat(returned, read)
         if not isinstance(value, cst.Name):
             return
         for binding in self.scopes.reaching(value):

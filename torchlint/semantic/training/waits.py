@@ -12,6 +12,7 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.readings import Reading, Readings, Region
 from torchlint.semantic.values.kinds import Kinds
@@ -73,6 +74,13 @@ _OF_TORCH: Final = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
 _NOT_COMPUTING: Final = frozenset({"torch.save", "torch.load", "torch.manual_seed"})
 _PURE_MODULES: Final = ("numpy.", "math.", "sklearn.metrics.", "scipy.stats.")
 _EFFECTS: Final = ("numpy.save", "numpy.random", "numpy.put", "numpy.copyto", "numpy.testing")
+_METRICS: Final = frozenset(
+    (
+        "metric score accuracy acc precision recall auc iou dice psnr ssim mae mse rmse wer cer "
+        "bleu kappa"
+    ).split()
+)
+"""The last words of functions that measure values on the host."""
 _TRANSPARENT: Final = ("torch.", "builtins.staticmethod", "builtins.classmethod")
 _PACKS: Final = (
     cst.Arg, cst.Element, cst.DictElement, cst.Tuple, cst.List, cst.Set, cst.Dict, cst.Index,
@@ -116,6 +124,10 @@ class Waits:
                     continue
                 if not self.readings.needed_in(region, reading, list(destination.statements)):
                     yield Wait(reading, loop, destination.ends, destination.target)
+
+    def code_of_pass(self, loop: Loop) -> Iterator[Region]:
+        """Yield a batch loop, then the functions of the file that every pass of it calls."""
+        return (region for region, _ in self._regions(loop))
 
     # -- code that a pass runs -----------------------------------------------------
 
@@ -336,14 +348,14 @@ class Waits:
 
     def _adds(self, node: cst.Call | cst.BaseSmallStatement, child: cst.CSTNode) -> bool:
         """Return whether a statement adds the value of one of its parts to something."""
-        parts = self.accumulators.parts(node)
+        parts = self.accumulators.additions.parts(node)
         return parts is not None and any(self.tree.inside(value, child) for value in parts.values)
 
     def _added(
         self, node: cst.Call | cst.BaseSmallStatement, region: Region, trail: frozenset[int]
     ) -> _Destination | None:
         """Return where a value goes that a statement adds to a sum, a list or a meter."""
-        parts = self.accumulators.parts(node)
+        parts = self.accumulators.additions.parts(node)
         assert parts is not None
         kept = _Destination(frozenset({End.KEPT}), frozenset(), parts.target, (node,))
         if not isinstance(region, cst.FunctionDef):
@@ -351,9 +363,7 @@ class Waits:
             if known is None:
                 return None
             return None if self.accumulators.used_each_pass(known) else kept
-        target: cst.BaseExpression = parts.target
-        while isinstance(target, cst.Subscript):
-            target = target.value
+        target = _container(parts.target)
         if not isinstance(target, cst.Name):
             return kept if self._is_never_read(target, region) else None
         bindings = list(self.scopes.reaching(target))
@@ -375,10 +385,10 @@ class Waits:
             if name.value != target.value or not self.scopes.reads(name) or self._fills(name):
                 continue
             if not any(
-                parts is not None and self.tree.code(parts.target) == target.value
+                parts is not None and self.tree.code(_container(parts.target)) == target.value
                 for outer in self.tree.ancestors(name)
                 if isinstance(outer, (cst.Assign, cst.AugAssign))
-                for parts in (self.accumulators.parts(outer),)
+                for parts in (self.accumulators.additions.parts(outer),)
             ):
                 yield name
 
@@ -392,7 +402,7 @@ class Waits:
 
     def _is_addition(self, node: cst.CSTNode) -> bool:
         return any(
-            self.accumulators.parts(outer) is not None
+            self.accumulators.additions.parts(outer) is not None
             for outer in self.tree.ancestors(node)
             if isinstance(outer, (cst.Call, cst.BaseSmallStatement))
         )
@@ -416,7 +426,17 @@ class Waits:
             if func.attr.value in ("format", "join"):
                 return True
         callee = self.functions.callee(call)
-        return callee is not None and self._is_pure(callee, depth - 1)
+        if callee is None:
+            return self._measures(call)
+        return self._is_pure(callee, depth - 1)
+
+    def _measures(self, call: cst.Call) -> bool:
+        """Return whether an unseen function is named like a metric, and its result is used."""
+        func = call.func
+        if isinstance(func, cst.Attribute) or isinstance(self.tree.parent(call), cst.Expr):
+            return False
+        last = words(func.value)[-1:] if isinstance(func, cst.Name) else ()
+        return not _METRICS.isdisjoint(last)
 
     def _is_pure(self, function: cst.FunctionDef, depth: int) -> bool:
         """Return whether a function only computes its return value."""
@@ -441,6 +461,13 @@ class Waits:
         if name in ("builtins.range", "builtins.isinstance") or name.startswith("torch.tensor"):
             return True
         return self._passes_on(call, call, depth)
+
+
+def _container(target: cst.BaseExpression) -> cst.BaseExpression:
+    """Return what an entry of something is an entry of."""
+    while isinstance(target, cst.Subscript):
+        target = target.value
+    return target
 
 
 def _drawn(loop: cst.For) -> cst.BaseAssignTargetExpression:

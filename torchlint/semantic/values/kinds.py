@@ -23,6 +23,7 @@ from torchlint.semantic.values.kind import (
     method_result,
 )
 from torchlint.semantic.values.losses import Losses
+from torchlint.semantic.values.origins import Origins, Steps
 from torchlint.semantic.values.placing import is_plain_object, places_a_network
 
 # Attributes of an `Enum` are slow before Python 3.12, and these are used very often.
@@ -80,9 +81,10 @@ _TENSOR_ONLY: Final = frozenset(
 class Kinds:
     """Finds the kind of an expression, UNKNOWN if the file does not show it."""
 
-    def __init__(self, functions: Functions, iteration: Iteration) -> None:
+    def __init__(self, functions: Functions, iteration: Iteration, origins: Origins) -> None:
         self.functions = functions
         self.iteration = iteration
+        self.origins = origins
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
@@ -188,11 +190,10 @@ class Kinds:
         if isinstance(node.value, cst.Name) and _index(node) is not None:
             if self._is_batch(node.value):
                 return _TENSOR
-        if base in (Kind.MAPPING, _SEQUENCE) and isinstance(node.value, cst.Name):
-            found = joined(
-                [self._kind_of_members(binding) for binding in self.scopes.reaching(node.value)]
-            )
-            by_name = conventional(node.value.value)
+        if base in (Kind.MAPPING, _SEQUENCE) and isinstance(node.value, (cst.Name, cst.Attribute)):
+            found = self._kind_of_member(node)
+            word = node.value.attr if isinstance(node.value, cst.Attribute) else node.value
+            by_name = conventional(word.value)
             return by_name if found is _UNKNOWN and by_name is _LOADER else found
         if isinstance(node.value, cst.Call):
             index = _index(node)
@@ -214,25 +215,6 @@ class Kinds:
             and self.kind(source) is _LOADER
             for binding in reaching
         )
-
-    def _kind_of_members(self, binding: Binding) -> Kind:
-        """Return the one kind that all members of a list or a dictionary have."""
-        value = binding.value
-        if isinstance(value, cst.Dict):
-            elements = value.elements
-            return joined(
-                [
-                    self.kind(e.value) if isinstance(e, cst.DictElement) else _UNKNOWN
-                    for e in elements
-                ]
-            )
-        if isinstance(value, cst.DictComp):
-            return self.kind(value.value)
-        if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
-            return self.kind(value.elt)
-        if isinstance(value, (cst.List, cst.Tuple)):
-            return joined([self.kind(element.value) for element in value.elements])
-        return _UNKNOWN
 
     def _kind_of_comparison(self, node: cst.Comparison) -> Kind:
         if any(
@@ -460,7 +442,14 @@ class Kinds:
             return _TENSOR
         if kind is _MODULE and not path:
             return _MODULE
-        return _UNKNOWN
+        return self._kind_of_member(source, (None, *path))
+
+    def _kind_of_member(self, node: cst.BaseExpression, steps: Steps = ()) -> Kind:
+        """Return the kind of all values that a file puts into containers at some steps."""
+        origin = self.origins.of(node, steps)
+        if not origin.complete or node in origin.values:
+            return _UNKNOWN
+        return joined([self.kind(value) for value in origin.values])
 
     @cached_property
     def _indices(self) -> frozenset[str]:

@@ -1,0 +1,170 @@
+"""Additions: statements that add values to a sum, a list, a meter or an entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.placement import Placement
+
+
+class Adding(Enum):
+    """How a value is added to the existing one."""
+
+    SUM = auto()
+    APPEND = auto()
+    EXTEND = auto()
+    METER = auto()
+    MIX = auto()
+    """Into a running mean, or into a newly created array."""
+    ENTRY = auto()
+    """Into an entry of an array or a list."""
+
+
+class Addition(NamedTuple):
+    """A statement that adds `values` to `target`, anywhere in the file."""
+
+    adding: Adding
+    target: cst.BaseExpression
+    values: tuple[cst.BaseExpression, ...]
+
+
+_LIST_METHODS: Final = ("append", "extend")
+_METER_METHODS: Final = frozenset("update add push record accumulate".split())
+_JOINS: Final = frozenset("append concatenate hstack vstack cat concat".split())
+_NOT_METERS: Final = (Kind.MAPPING, Kind.OPTIMIZER, Kind.SCALER, Kind.TENSOR, Kind.LOSS)
+ADDING_METHODS: Final = (*_LIST_METHODS, *_METER_METHODS)
+
+
+class Additions:
+    """Splits statements that add something into what they add to and the values."""
+
+    def __init__(self, kinds: Kinds, placement: Placement) -> None:
+        self.kinds = kinds
+        self.placement = placement
+        self.tree = kinds.tree
+        self.scopes = kinds.scopes
+
+    def parts(self, node: cst.CSTNode) -> Addition | None:
+        """Split a statement, or the call in it, into target and values if it adds something."""
+        if isinstance(node, cst.Call):
+            return self.of_call(node)
+        if not isinstance(node, (cst.AugAssign, cst.Assign)):
+            return None
+        found = self.of_assign(node)
+        return self.mixed(node) if found is None and isinstance(node, cst.Assign) else found
+
+    def of_call(self, node: cst.Call) -> Addition | None:
+        """Split a call as a statement of its own (`kept.append(value)`, `meter.update(value)`)."""
+        func = node.func
+        if type(func) is not cst.Attribute or type(self.tree.parent(node)) is not cst.Expr:
+            return None
+        method, target = func.attr.value, func.value
+        values = tuple(arg.value for arg in node.args if not arg.star)
+        if method in _LIST_METHODS and len(node.args) == 1 == len(values):
+            adding = Adding.APPEND if method == "append" else Adding.EXTEND
+            return Addition(adding, target, values)
+        if method in _METER_METHODS and values and self.kinds.kind(target) not in _NOT_METERS:
+            return Addition(Adding.METER, target, values)
+        return None
+
+    def of_assign(self, node: cst.AugAssign | cst.Assign) -> Addition | None:
+        """Split `total += value`, `total = total + value` or `kept += [value]`."""
+        if isinstance(node, cst.AugAssign):
+            if not isinstance(node.operator, cst.AddAssign):
+                return None
+            sides: tuple[cst.BaseExpression, cst.BaseExpression] | None = (node.target, node.value)
+        else:
+            sides = self._added(node)
+        if sides is None:
+            return None
+        target, value = sides
+        if isinstance(value, cst.List):
+            if len(value.elements) != 1:
+                return None
+            return Addition(Adding.APPEND, target, (value.elements[0].value,))
+        if isinstance(target, cst.Name) and self._is_list(target):
+            return Addition(Adding.EXTEND, target, (value,))
+        return Addition(Adding.SUM, target, (value,))
+
+    def mixed(self, node: cst.Assign) -> Addition | None:
+        """Split `mean = 0.9 * mean + value`, `a = np.append(a, value)` or `a[i] = value`."""
+        target, value = node.targets[0].target, node.value
+        if len(node.targets) != 1:
+            return None
+        if isinstance(target, cst.Subscript):
+            return self._entered(target, value)
+        path = dotted(target) if isinstance(target, (cst.Name, cst.Attribute)) else ""
+        parts: list[cst.BaseExpression] = []
+        if isinstance(value, cst.BinaryOperation):
+            parts = list(_operands(value))
+        elif isinstance(value, cst.Call) and _grows(self.kinds.names.name(value.func)):
+            given = [arg.value for arg in value.args if arg.keyword is None]
+            if given and isinstance(given[0], (cst.Tuple, cst.List)):
+                given = [each.value for each in given[0].elements]
+            parts = given
+        values = tuple(part for part in parts if dotted(part) != path)
+        if not path or not values or len(values) == len(parts):
+            return None
+        return Addition(Adding.MIX, target, values)
+
+    def _entered(self, target: cst.Subscript, value: cst.BaseExpression) -> Addition | None:
+        index = target.slice[0].slice
+        plain = isinstance(index, cst.Index) and not isinstance(index.value, cst.SimpleString)
+        kind = self.kinds.kind(target.value)
+        if not plain or kind is Kind.MAPPING:
+            return None
+        if kind in (Kind.TENSOR, Kind.LOSS) and not self.placement.on_host(target.value):
+            return None
+        return Addition(Adding.ENTRY, target, (value,))
+
+    def _added(self, node: cst.Assign) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+        """Split `total = total + value` or `totals[k] = totals.get(k, 0) + value`."""
+        target, value = node.targets[0].target, node.value
+        if len(node.targets) != 1 or not isinstance(
+            target, (cst.Name, cst.Attribute, cst.Subscript)
+        ):
+            return None
+        if type(value) is not cst.BinaryOperation or type(value.operator) is not cst.Add:
+            return None
+        if self._was(value.left, target):
+            return target, value.right
+        return (target, value.left) if self._was(value.right, target) else None
+
+    def _was(self, node: cst.BaseExpression, target: cst.BaseExpression) -> bool:
+        """Return whether an expression is what a target has been so far."""
+        if not isinstance(target, cst.Subscript):
+            path = dotted(target)
+            return bool(path) and dotted(node) == path
+        entry = self.tree.code(target)
+        if isinstance(node, cst.Subscript):
+            return self.tree.code(node) == entry
+        if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+            return False
+        if node.func.attr.value != "get" or not node.args:
+            return False
+        return f"{self.tree.code(node.func.value)}[{self.tree.code(node.args[0].value)}]" == entry
+
+    def _is_list(self, target: cst.Name) -> bool:
+        return any(isinstance(b.value, cst.List) for b in self.scopes.reaching(target))
+
+
+def _operands(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield the operands of arithmetic."""
+    if isinstance(node, cst.BinaryOperation):
+        yield from _operands(node.left)
+        yield from _operands(node.right)
+    else:
+        yield node
+
+
+def _grows(name: str | None) -> bool:
+    """Return whether a function joins arrays into one."""
+    module, _, last = (name or "").rpartition(".")
+    return module in ("numpy", "torch") and last in _JOINS
