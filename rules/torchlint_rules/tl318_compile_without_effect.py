@@ -116,7 +116,7 @@ def _is_expected(script: Script, call: cst.Call) -> bool:
 def _dropping(script: Script, call: cst.Call) -> Iterator[cst.Call]:
     """Yield the calls that drop what the function around a compilation returns: its result.
 
-    A function that keeps it as well (`self.net = net`) needs nobody to take it.
+    The result of one that keeps it as well (`self.net = net`) may be dropped.
     """
     function = script.scopes.function(call)
     returned = script.functions.returns(function) if function is not None else []
