@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Kind, Rule, Script, State
+from torchlint.api import CallSite, Finding, Kind, Note, Rule, Script, State
 from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
 
 _OF_VALUES: Final = frozenset(
@@ -29,6 +29,7 @@ class ConstantRebuiltEachStep(Rule):
         sites += [script.calls.at(call) for call in script.calls.of_methods("new_tensor")]
         if not sites or not script.program.devices.can_use_accelerator:
             return
+        numbers: dict[int, list[cst.Call]] = {}
         for site in sites:
             of_sizes = site.name in _OF_SIZES
             if site.has_splat or not _is_constant_call(script, site, of_sizes):
@@ -38,6 +39,9 @@ class ConstantRebuiltEachStep(Rule):
                 continue
             if not script.loops.each_step(site.node) or _is_cold_round(script, site.node):
                 continue
+            if whole is site.node and site.name == "torch.tensor" and _is_scalar(script, site):
+                numbers.setdefault(id(script.scopes.home(whole)), []).append(site.node)
+                continue
             message = (
                 f"`{script.tree.brief(whole)}` is the same in every step, and each step rebuilds "
                 "it; "
@@ -45,6 +49,21 @@ class ConstantRebuiltEachStep(Rule):
             )
             notes = script.loops.repetition.notes_on_callers(whole)
             yield Finding(self.code, script.span(whole), message, None, notes)
+        for calls in numbers.values():
+            yield self._of_numbers(script, calls)
+
+    def _of_numbers(self, script: Script, calls: list[cst.Call]) -> Finding:
+        """Return one finding for the numbers that a function copies to the device."""
+        first = calls[0]
+        now = script.tree.brief(first)
+        made = now.replace("torch.tensor(", "torch.full((), ", 1)
+        message = (
+            f"`{now}` copies a number from the host in every step, and the CPU waits for it: "
+            f"`{made}` makes it on the device"
+        )
+        notes = tuple(Note(script.span(call), "here as well") for call in calls[1:])
+        callers = script.loops.repetition.notes_on_callers(first)
+        return Finding(self.code, script.span(first), message, None, (*notes, *callers))
 
 
 def _is_constant_call(script: Script, site: CallSite, of_sizes: bool) -> bool:
@@ -183,7 +202,9 @@ def _is_cold_round(script: Script, node: cst.CSTNode) -> bool:
 
 
 def _advice(script: Script, node: cst.CSTNode) -> str:
+    if script.loops.batch_loop(node) is not None:
+        return "make it once, before the loop"
     owner = script.scopes.class_of(node)
-    if owner is not None and script.loops.batch_loop(node) is None:
+    if owner is not None and "torch.nn.Module" in script.functions.bases(owner):
         return "keep it in a buffer: self.register_buffer(..., persistent=False)"
-    return "make it once, before the loop"
+    return "make it once and keep it"
