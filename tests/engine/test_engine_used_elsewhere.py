@@ -141,6 +141,12 @@ def test_files_of_no_project_are_looked_for_below_the_current_folder(
     assert _fixed(tmp_path / "sub/a.py") == [FIXED]
 
 
+def test_a_commented_import_with_many_comments_is_read_once(tmp_path: Path) -> None:
+    left = "# from a import (\n" + "#     Variable, and some words about it\n" * 40
+    _write(tmp_path, {"pyproject.toml": "", "a.py": MODULE, "b.py": left})
+    assert _fixed(tmp_path / "a.py") == [FIXED.replace(LINE, "")]
+
+
 def test_in_a_project_that_is_too_large_imports_stay(tmp_path: Path) -> None:
     _write(tmp_path, {"pyproject.toml": "", "a.py": MODULE})
     for number in range(MOST_FILES):

@@ -22,7 +22,7 @@ UsedElsewhere = Callable[[Source, frozenset[str]], "frozenset[str] | None"]
 _PACKAGE: Final = "__init__.py"
 _IMPORT: Final = re.compile(
     r"(?:\bfrom\s*(?P<module>(?:[.\w \t]|\\\r?\n)*?)\s*)?\bimport\b(?:[ \t]|\\\r?\n)*"
-    r"(?P<names>\((?:[^()#]|#[^\n]*)*\)|(?:[^\n\\#;]|\\\r?\n)*)"
+    r"(?P<names>\((?:[^()#]|#[^\n]*(?!.))*\)|(?:[^\n\\#;]|\\\r?\n)*)"
 )
 _WORD: Final = re.compile(r"\w+")
 _ALIAS: Final = re.compile(r"(\w+)\s+as\s+(\w+)")

@@ -12,7 +12,7 @@ from torchlint.program.roles import is_test
 
 _IMPORT: Final = re.compile(
     rb"(?:\bfrom\b(?P<module>(?:[.\w\x80-\xff \t\f]|\\\r?\n)*?))?\bimport\b(?:[ \t\f]|\\\r?\n)*"
-    rb"(?P<names>\((?:[^()#]|#[^\r\n]*)*\)|(?:[^\r\n\\#;]|\\\r?\n)*)"
+    rb"(?P<names>\((?:[^()#]|#[^\r\n]*(?![^\r\n]))*\)|(?:[^\r\n\\#;]|\\\r?\n)*)"
 )
 _WORD: Final = re.compile(rb"[\w\x80-\xff]+|\*")
 _INIT: Final = "__init__.py"

@@ -22,6 +22,7 @@ __all__ = ["Edits", "Rewrite"]
 
 _INDENT: Final = "    "
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
+_HEADER: Final = re.compile(r"(?:[^#:]|#[^\r\n]*(?![^\r\n]))*:")
 _STOP: Final = re.compile(r"(?:(?:[ \t\f]|\\(?:\r\n|\n|\r))*;)?(?:[ \t\f]*\\(?:\r\n|\n|\r))*")
 """The end of a statement: a semicolon, or backslashes that join it to blank lines."""
 
@@ -497,7 +498,7 @@ class Rewrite(ExpressionEdits):
         """Return the offset behind the colon of a `with`."""
         last = statement.items[-1]
         node = last.asname.name if last.asname is not None else last.item
-        found = re.compile(r"(?:[^#:]|#[^\r\n]*)*:").match(self.text, self.tree.span(node).end)
+        found = _HEADER.match(self.text, self.tree.span(node).end)
         assert found is not None
         return found.end()
 

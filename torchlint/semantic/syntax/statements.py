@@ -74,7 +74,7 @@ _AUGMENTED: Final = {
     ast.BitXor: plain(cst.BitXorAssign),
 }
 _FROM: Final = re.compile(r"from[ \t]*([. \t]*)([\w.]*)[ \t]+import\b")
-_AS: Final = re.compile(r"(?:[ \t\f\r\n]|\\\r?\n|#[^\r\n]*)+as[ \t]+(\w+)")
+_AS: Final = re.compile(r"(?:[ \t\f\r\n]|\\\r?\n|#[^\r\n]*(?![^\r\n]))+as[ \t]+(\w+)")
 _DEF: Final = re.compile(r"(?:async[ \t]+)?def[ \t]+(\w+)[ \t]*\(")
 _CLASS: Final = re.compile(r"class[ \t]+(\w+)[ \t]*(\(?)")
 
