@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Grad, Kind, Rule, Script
+from torchlint.api import Finding, Fix, Grad, Kind, Note, Rule, Script
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, chain_of, wraps
 
 _TORCHRUN = frozenset({
@@ -30,9 +31,13 @@ class DataParallel(Rule):
             return
         if any(True for _ in script.calls.of(*_TORCHRUN)):
             return
+        groups: dict[int, list[Finding]] = {}
         for call in wraps(script) if _trains(script) else ():
             if not _infers_only(script, call):
-                yield self._finding(script, call)
+                home = groups.setdefault(id(script.scopes.home(call)), [])
+                home.append(self._finding(script, call))
+        for found in groups.values():
+            yield from _joined(found)
 
     def _finding(self, script: Script, call: cst.Call) -> Finding:
         network = _called(script, call)
@@ -52,6 +57,14 @@ class DataParallel(Rule):
             return Finding(self.code, span, f"{said}. Not rewritten: {obstacle.told(script)}")
         fix = Fix.unsafe("Run it under torchrun", rewritten.edits, because=_BECAUSE)
         return Finding(self.code, span, said, fix, rewritten.notes)
+
+
+def _joined(found: list[Finding]) -> list[Finding]:
+    """Return the findings of a function, as one with notes if none has a fix."""
+    if any(each.fix is not None for each in found):
+        return found
+    notes = tuple(Note(each.span, "wrapped here as well") for each in found[1:])
+    return [replace(found[0], notes=(*found[0].notes, *notes))]
 
 
 def _called(script: Script, call: cst.Call) -> str:
