@@ -28,7 +28,7 @@ COMMAND = (
 )
 BEFORE = (
     b"\xef\xbb\xbfimport torch\r\n"
-    b"model = torch.nn.Linear(2, 2)\r\n"
+    b"model = torch.nn.Linear(2048, 2048)\r\n"
     b"opt = torch.optim.Adam(model.parameters())  # caf\xc3\xa9\r\n"
     b"for x in torch.randn(9, 4, 2):\r\n"
     b"    model(x).sum().backward()\r\n"

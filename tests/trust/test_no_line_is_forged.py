@@ -14,7 +14,7 @@ import pytest
 
 EVIL = "a\x1b[2Jb\nTL999 forged\r.py"
 SCRIPT = """import torch
-model = torch.nn.Linear(2, 2).cuda()
+model = torch.nn.Linear(2048, 2048).cuda()
 optimizer = torch.optim.Adam(model.parameters())
 """
 TEXT_FORMATS = ("full", "concise", "grouped", "github")
