@@ -39,7 +39,7 @@ class ConstantRebuiltEachStep(Rule):
                 continue
             if not script.loops.each_step(site.node) or _is_cold_round(script, site.node):
                 continue
-            if whole is site.node and site.name == "torch.tensor" and _is_scalar(script, site):
+            if whole is site.node and _is_number(script, site):
                 numbers.setdefault(id(script.scopes.home(whole)), []).append(site.node)
                 continue
             message = (
@@ -56,7 +56,8 @@ class ConstantRebuiltEachStep(Rule):
         """Return one finding for the numbers that a function copies to the device."""
         first = calls[0]
         now = script.tree.brief(first)
-        made = now.replace("torch.tensor(", "torch.full((), ", 1)
+        func = script.code(first.func)
+        made = now.replace(f"{func}(", f"{func.removesuffix('tensor')}full((), ", 1)
         message = (
             f"`{now}` copies a number from the host in every step, and the CPU waits for it: "
             f"`{made}` makes it on the device"
@@ -109,6 +110,12 @@ def _is_literal(script: Script, node: cst.BaseExpression, maker: str | None) -> 
 def _is_scalar(script: Script, site: CallSite) -> bool:
     data = site.given("data", 0)
     return data is not None and script.kind(data.value) is Kind.NUMBER
+
+
+def _is_number(script: Script, site: CallSite) -> bool:
+    """Return whether a call is `torch.tensor(number, ...)`."""
+    first = site.node.args[0]
+    return site.name == "torch.tensor" and first.keyword is None and _is_scalar(script, site)
 
 
 def _is_fixed(script: Script, node: cst.BaseExpression) -> bool:
