@@ -7,7 +7,19 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Array, Binding, CallSite, Finding, Fix, Frequency, How, Rule, Script
+from torchlint.api import (
+    Array,
+    Binding,
+    CallSite,
+    Finding,
+    Fix,
+    Frequency,
+    How,
+    Rule,
+    Script,
+    method_of,
+    receiver_of,
+)
 from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
 
 _WRITING: Final = frozenset("fill sort put partition resize itemset setfield".split())
@@ -40,8 +52,8 @@ class CopiedNdarray(Rule):
                 f"`{word}` copies the array `{code}` every time: `torch.{maker}` shares its memory"
             )
             fix = None
-            if isinstance(site.node.func, cst.Attribute):
-                edits = script.edits.replace(site.node.func.attr, maker)
+            edits = script.edits.renamed(site.node, maker)
+            if edits is not None:
                 title = f"Write `torch.{maker}`"
                 unsafe = Fix.unsafe(title, edits, because=because) if because else None
                 fix = unsafe or Fix.exact(title, edits)
@@ -124,12 +136,8 @@ def _root(node: cst.BaseExpression) -> cst.BaseExpression:
             isinstance(node, cst.Attribute) and node.attr.value in _LOOKS
         ):
             node = node.value
-        elif (
-            isinstance(node, cst.Call)
-            and isinstance(node.func, cst.Attribute)
-            and node.func.attr.value in _VIEWS
-        ):
-            node = node.func.value
+        elif (viewed := receiver_of(node, *_VIEWS)) is not None:
+            node = viewed
         else:
             return node
 
@@ -206,10 +214,10 @@ def _is_written(script: Script, root: cst.BaseExpression, call: cst.Call) -> boo
         if script.code(_root(target)) == path and _matters(script, node, call, own, home):
             return True
     for other in script.tree.all(cst.Call):
-        func = other.func
-        if not isinstance(func, cst.Attribute):
+        owner = receiver_of(other)
+        if owner is None:
             continue
-        filled = func.attr.value in _WRITING and script.code(func.value) == path
+        filled = method_of(other) in _WRITING and script.code(owner) == path
         out = any(a.keyword and a.keyword.value == "out" and script.code(a.value) == path
                   for a in other.args)  # fmt: skip
         if (filled or out) and _matters(script, other, call, own, home):

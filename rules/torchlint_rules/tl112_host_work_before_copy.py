@@ -7,7 +7,20 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edit, Edits, Finding, Fix, Kind, Move, Rule, Script, Span, State
+from torchlint.api import (
+    Edit,
+    Edits,
+    Finding,
+    Fix,
+    Kind,
+    Move,
+    Rule,
+    Script,
+    Span,
+    State,
+    method_of,
+    receiver_of,
+)
 
 _PEELED: Final = frozenset("float double half to type clone contiguous permute transpose".split())
 _JOINS: Final = frozenset({"torch.cat", "torch.stack", "torch.concat"})
@@ -97,21 +110,21 @@ def _peeled(
     name = script.name(node.func) or ""
     if name.startswith(_FUNCTIONAL):
         return _of_function(script, node, name.removeprefix(_FUNCTIONAL), depth)
-    if name or not isinstance(node.func, cst.Attribute):
+    method, owner = method_of(node), receiver_of(node)
+    if name or owner is None:
         return node, False
-    method = node.func.attr.value
     if (
         method == "div"
         and len(node.args) == 1
         and script.values.numbers.is_number(node.args[0].value)
     ):
-        return _peeled(script, node.func.value, depth - 1)[0], True
+        return _peeled(script, owner, depth - 1)[0], True
     if method not in _PEELED or script.program.moves.move(node) is not None:
         return node, False
     if any(script.kind(arg.value) is Kind.TENSOR for arg in node.args):
         return node, False
-    root, works = _peeled(script, node.func.value, depth - 1)
-    return root, works or (method == "contiguous" and _reorders(node.func.value))
+    root, works = _peeled(script, owner, depth - 1)
+    return root, works or (method == "contiguous" and _reorders(owner))
 
 
 def _of_function(
@@ -135,11 +148,7 @@ def _of_function(
 
 
 def _reorders(node: cst.BaseExpression) -> bool:
-    return (
-        isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Attribute)
-        and node.func.attr.value in ("permute", "transpose")
-    )
+    return method_of(node) in ("permute", "transpose")
 
 
 def _joins_pieces(script: Script, node: cst.BaseExpression) -> bool:

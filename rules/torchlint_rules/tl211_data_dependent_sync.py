@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, How, Kind, Rule, Script, State
+from torchlint.api import Finding, How, Kind, Rule, Script, State, method_of, receiver_of
 from torchlint_rules.shared.finiteguards import finite_guards
 from torchlint_rules.shared.graphbreaks import operands, without_breaks
 from torchlint_rules.shared.masks import is_mask
@@ -153,10 +153,8 @@ def _checks_arguments(script: Script, call: cst.Call) -> bool:
 
 
 def _cost_of_method(script: Script, call: cst.Call) -> str | None:
-    func = call.func
-    if not isinstance(func, cst.Attribute) or func.attr.value not in _SIZED:
-        return None
-    return _SIZED[func.attr.value] if _on_device(script, func.value) else None
+    tensor = receiver_of(call, *_SIZED)
+    return _SIZED[method_of(call)] if tensor is not None and _on_device(script, tensor) else None
 
 
 def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Frequency, Rate, Role, Rule, Script, State
+from torchlint.api import Finding, Fix, Frequency, Rate, Role, Rule, Script, State, receiver_of
 
 _CLASS: Final = re.compile(r"torchmetrics\.(?:\w+\.)*[A-Z]\w*")
 _PLAIN: Final = re.compile(
@@ -67,10 +67,8 @@ def _metric(script: Script, node: cst.BaseExpression) -> str:
     names = set()
     for value in origin.values:
         made = value
-        while isinstance(made, cst.Call) and isinstance(made.func, cst.Attribute):
-            if made.func.attr.value not in _MOVES:
-                break
-            made = made.func.value
+        while (moved := receiver_of(made, *_MOVES)) is not None:
+            made = moved
         names.add(script.name(made.func) or "" if isinstance(made, cst.Call) else "")
     name = names.pop() if len(names) == 1 and origin.complete else ""
     return name if _CLASS.fullmatch(name) else ""

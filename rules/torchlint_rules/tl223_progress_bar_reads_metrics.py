@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Kind, Rate, Rule, Script
+from torchlint.api import Finding, Frequency, Kind, Rate, Rule, Script, receiver_of
 
 
 class ProgressBarReadsMetrics(Rule):
@@ -41,9 +41,5 @@ class ProgressBarReadsMetrics(Rule):
 
 
 def _is_self(call: cst.Call) -> bool:
-    func = call.func
-    return (
-        isinstance(func, cst.Attribute)
-        and isinstance(func.value, cst.Name)
-        and func.value.value == "self"
-    )
+    owner = receiver_of(call)
+    return isinstance(owner, cst.Name) and owner.value == "self"

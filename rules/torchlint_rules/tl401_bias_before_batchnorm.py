@@ -18,6 +18,7 @@ from torchlint.api import (
     Rule,
     Script,
     State,
+    receiver_of,
 )
 
 _BIAS_POSITION: Final = {
@@ -86,8 +87,11 @@ def _weights_loaded(script: Script) -> bool:
     """
     saves = next(script.calls.of("torch.save"), None) is not None
     for call in script.calls.of_methods("load_state_dict"):
-        receiver = call.func.value if isinstance(call.func, cst.Attribute) else call.func
-        if script.kind(receiver) in (Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER):
+        if script.kind(receiver_of(call) or call.func) in (
+            Kind.OPTIMIZER,
+            Kind.SCHEDULER,
+            Kind.SCALER,
+        ):
             continue
         if saves and not script.tree.is_own(call):
             continue

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, Fix, How, Kind, Role, Rule, Script
+from torchlint.api import Binding, Finding, Fix, How, Kind, Role, Rule, Script, receiver_of
 
 _BECAUSE: Final = "fails with an error where something out of sight goes backward a second time"
 _NO_GRAPH: Final = (
@@ -193,11 +193,9 @@ def _is_clean(script: Script, value: cst.BaseExpression, depth: int) -> bool:
         return False
     for call in script.tree.within(value, cst.Call):
         callee = script.functions.callee(call)
-        handed = [arg.value for arg in call.args]
-        if isinstance(call.func, cst.Attribute):
-            handed.append(call.func.value)
+        handed = [receiver_of(call), *(arg.value for arg in call.args)]
         if script.loops.module_call(call) is not None or any(
-            script.kind(each) is Kind.MODULE for each in handed
+            each is not None and script.kind(each) is Kind.MODULE for each in handed
         ):
             return False
         if callee is not None and script.loops.runs_module(callee.body):

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, Grad, How, Role, Rule, Script
+from torchlint.api import Binding, Finding, Grad, How, Role, Rule, Script, word_of
 
 _LOSS: Final = "torch.nn.functional.cross_entropy"
 _CRITERION: Final = "torch.nn.CrossEntropyLoss"
@@ -114,8 +114,7 @@ def _classes(script: Script, call: cst.Call) -> str | None:
     func = call.func
     if not isinstance(func, (cst.Name, cst.Attribute)):
         return None
-    word = func.attr.value if isinstance(func, cst.Attribute) else func.value
-    named = _HEADS.fullmatch(word) is not None
+    named = _HEADS.fullmatch(word_of(call)) is not None
     return _size(script, func, ("out_features", 1), "torch.nn.Linear", named=named)
 
 

@@ -20,6 +20,7 @@ from torchlint.api import (
     Rule,
     Script,
     Trait,
+    receiver_of,
 )
 
 _TEXT: Final = frozenset("ids token tokens".split())
@@ -116,9 +117,9 @@ def _pieces(script: Script, node: cst.BaseExpression, depth: int) -> tuple[Part,
     parts = script.loaders.parts.of(node)
     if parts or not depth:
         return parts
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        same = node.func.attr.value in _SAME
-        return _pieces(script, node.func.value, depth - 1) if same else ()
+    same = receiver_of(node, *_SAME)
+    if same is not None:
+        return _pieces(script, same, depth - 1)
     if not isinstance(node, cst.Name):
         return ()
     found = [_bound(each) for each in script.scopes.reaching(node)]

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, Impact, Note, Rule, Script, State
+from torchlint.api import CallSite, Finding, Fix, Impact, Note, Rule, Script, State, receiver_of
 from torchlint_rules.shared.cuda import in_environment, makers, regions
 
 _OWNERS: Final = {
@@ -156,10 +156,9 @@ def _built(script: Script, site: CallSite) -> list[cst.CSTNode] | None:
     found: list[cst.CSTNode] = []
     networks = (
         [
-            call.func.value
+            network
             for call in script.tree.within(given, cst.Call)
-            if isinstance(call.func, cst.Attribute)
-            and call.func.attr.value in ("parameters", "named_parameters")
+            if (network := receiver_of(call, "parameters", "named_parameters")) is not None
         ]
         if given is not None
         else []

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Finding, Fix, Frequency, How, Kind, Rule, Script
+from torchlint.api import Act, Edits, Finding, Fix, Frequency, How, Kind, Rule, Script, receiver_of
 
 _ZEROING: Final = ("zero_", "fill_")
 _GRAPHS: Final = frozenset("CUDAGraph graph make_graphed_callables graphed".split())
@@ -65,7 +65,7 @@ def _told(script: Script) -> Iterator[cst.Call]:
         ):
             continue
         given = script.calls.at(call).given("set_to_none", 0)
-        owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+        owner = receiver_of(call) or call.func
         if given is None or script.kind(owner) not in (Kind.OPTIMIZER, Kind.MODULE):
             continue
         if isinstance(given.value, cst.Name) and given.value.value == "False":
@@ -128,11 +128,10 @@ def _network(script: Script, loop: cst.For) -> cst.BaseExpression | None:
         "builtins.tuple",
     ):
         value = value.args[0].value if len(value.args) == 1 else None
-    if not isinstance(value, cst.Call) or value.args or not isinstance(value.func, cst.Attribute):
+    network = receiver_of(value, "parameters", "named_parameters")
+    if not isinstance(value, cst.Call) or value.args or network is None:
         return None
-    if value.func.attr.value not in ("parameters", "named_parameters"):
-        return None
-    return value.func.value if script.kind(value.func.value) is Kind.MODULE else None
+    return network if script.kind(network) is Kind.MODULE else None
 
 
 def _updates(script: Script, loop: cst.For) -> bool:
@@ -239,6 +238,7 @@ def _steps_whole_network(script: Script, call: cst.Call) -> bool:
     """Return whether an optimizer has the parameters of one network, all of them always used."""
     given = script.calls.at(call).given("params", 0)
     value = given.value if given is not None else None
-    if not isinstance(value, cst.Call) or value.args or not isinstance(value.func, cst.Attribute):
+    network = receiver_of(value, "parameters")
+    if not isinstance(value, cst.Call) or value.args or network is None:
         return False
-    return value.func.attr.value == "parameters" and script.values.usage.is_whole(value.func.value)
+    return script.values.usage.is_whole(network)

@@ -7,7 +7,20 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Duty, Finding, Kind, Loop, Note, Role, Rule, Script, Update
+from torchlint.api import (
+    Act,
+    Duty,
+    Finding,
+    Kind,
+    Loop,
+    Note,
+    Role,
+    Rule,
+    Script,
+    Update,
+    method_of,
+    receiver_of,
+)
 
 _CLEARING: Final = frozenset("zero clear reset".split())
 _HOOKS: Final = frozenset("grad register_hook register_post_accumulate_grad_hook".split())
@@ -147,7 +160,7 @@ def _may_clear(script: Script, call: cst.Call) -> bool:
     """Return whether a function of another module may clear gradients, by name or by argument."""
     if script.functions.callee(call) is not None:
         return False
-    word = call.func.attr.value if isinstance(call.func, cst.Attribute) else script.code(call.func)
+    word = method_of(call) or script.code(call.func)
     if word == "zero_grad":
         return False
     parts = set(word.lower().replace(".", "_").split("_"))
@@ -232,8 +245,9 @@ def _cleared_elsewhere(
 ) -> cst.Call | None:
     """Return a call outside the loop that clears the gradients of its optimizer."""
     for call in elsewhere:
-        if isinstance(call.func, cst.Attribute):
-            if script.optimizers.updates.same_optimizer(step.optimizer, call.func.value):
+        cleared = receiver_of(call)
+        if cleared is not None:
+            if script.optimizers.updates.same_optimizer(step.optimizer, cleared):
                 return call
     return None
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Rate, Role, Rule, Script
+from torchlint.api import Finding, Frequency, Rate, Role, Rule, Script, method_of, word_of
 
 _BARRIERS: Final = ("torch.distributed.barrier", "torch.distributed.monitored_barrier")
 _COLLECTIVES: Final = tuple(
@@ -104,10 +104,8 @@ def _is_hot(script: Script, call: cst.Call) -> bool:
 def _helpers(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of functions that reduce a number over processes."""
     for call in script.tree.all(cst.Call):
-        func = call.func
-        last = func.attr if isinstance(func, cst.Attribute) else func
-        if isinstance(last, cst.Name) and _HELPER.fullmatch(last.value):
-            if script.name(func) not in _COLLECTIVES and _reduces(script, call):
+        if _HELPER.fullmatch(word_of(call)) and script.name(call.func) not in _COLLECTIVES:
+            if _reduces(script, call):
                 yield call
 
 
@@ -173,7 +171,7 @@ def _goes_backward_below(script: Script, call: cst.Call, name: cst.Name) -> bool
         if script.loops.is_step(other) and script.tree.order(other) > script.tree.order(call)
     ]
     for other in below:
-        if isinstance(other.func, cst.Attribute) and other.func.attr.value == "backward":
+        if method_of(other) == "backward":
             if script.values.losses.feeds(name):
                 return True
         elif any(

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Kind, Move, Role, Script, Step
+from torchlint.api import Edits, Kind, Move, Role, Script, Step, receiver_of
 
 _ENVIRONMENTS: Final = frozenset(
     "gym gymnasium procgen pettingzoo dm_control unityagents stable_baselines3 envpool".split()
@@ -166,12 +166,8 @@ def makers(script: Script, node: cst.BaseExpression) -> tuple[cst.Call, ...]:
 
 def _unmoved(call: cst.Call) -> cst.Call:
     """Return the network of `Net().to(device)`."""
-    while (
-        isinstance(call.func, cst.Attribute)
-        and call.func.attr.value in ("to", "cuda", "train", "float")
-        and isinstance(call.func.value, cst.Call)
-    ):
-        call = call.func.value
+    while isinstance(inner := receiver_of(call, "to", "cuda", "train", "float"), cst.Call):
+        call = inner
     return call
 
 

@@ -25,6 +25,7 @@ from torchlint.api import (
     Role,
     Script,
     Wait,
+    receiver_of,
 )
 from torchlint_rules.shared.deferredsums import DeferredSum
 from torchlint_rules.shared.occasionalreads import occasional_reads
@@ -358,7 +359,7 @@ def _actions(script: Script) -> list[cst.Call]:
     return [
         call
         for call in script.calls.of_methods("step")
-        if isinstance(call.func, cst.Attribute) and "env" in script.code(call.func.value).lower()
+        if "env" in script.code(receiver_of(call) or call).lower()
     ]
 
 

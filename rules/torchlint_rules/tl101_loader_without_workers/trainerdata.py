@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Script, TrainerArguments, TrainerCall, Trait, Traits
+from torchlint.api import Script, TrainerArguments, TrainerCall, Trait, Traits, word_of
 from torchlint_rules.shared.tokenizers import tokenizer_of
 
 _TRANSFORMS: Final = ("with_transform", "set_transform")
@@ -93,10 +93,8 @@ def _processes(script: Script, collate: cst.BaseExpression) -> bool:
 
 def _prepares(script: Script, call: cst.Call) -> bool:
     """Return whether a call tokenises, or runs a processor of images, sounds or both."""
-    func = call.func
-    named = func.attr if isinstance(func, cst.Attribute) else func
-    called = not isinstance(named, cst.Name) or script.functions.definition(func) is None
-    words = script.names.words(named.value) if isinstance(named, cst.Name) else []
+    called = script.functions.definition(call.func) is None
+    words = script.names.words(word_of(call))
     return (called and not _PROCESSORS.isdisjoint(words)) or tokenizer_of(script, call) is not None
 
 

@@ -83,7 +83,7 @@ def _words(script: Script, site: CallSite) -> tuple[tuple[str, str], Edits] | No
     if not has_own and said != "False":
         names.append("RandomSampler")
     func = site.node.func
-    prefix = script.code(func.value) if isinstance(func, cst.Attribute) else ""
+    prefix = script.code(site.receiver) if site.method else ""
     if prefix and script.name(func) == f"{_MODULE}.DataLoader":
         found: tuple[tuple[str, ...], Edits] | None = (
             tuple(f"{prefix}.{name}" for name in names),

@@ -116,8 +116,7 @@ def _listed(names: list[str]) -> str:
 def _is_decided(script: Script, call: cst.Call) -> bool:
     """Return whether a call passes, or may pass, `non_blocking`."""
     site = script.calls.at(call)
-    assert isinstance(call.func, cst.Attribute)
-    given = site.given("non_blocking", _POSITION[call.func.attr.value])
+    given = site.given("non_blocking", _POSITION[site.method])
     return site.has_splat or given is not None
 
 

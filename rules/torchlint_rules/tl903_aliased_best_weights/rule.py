@@ -7,7 +7,18 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Kind, Loop, Role, Rule, Script
+from torchlint.api import (
+    Edits,
+    Finding,
+    Fix,
+    Kind,
+    Loop,
+    Role,
+    Rule,
+    Script,
+    method_of,
+    receiver_of,
+)
 from torchlint_rules.tl903_aliased_best_weights.beststate import is_saved, stays
 
 _BEST: Final = frozenset("best better improved improves improvement lowest highest min max".split())
@@ -98,12 +109,12 @@ def _live(script: Script, value: cst.BaseExpression) -> list[cst.Call]:
         return _live(script, _gone_through(value))
     if not isinstance(value, cst.Call):
         return []
-    func = value.func
-    if isinstance(func, cst.Attribute) and func.attr.value == "state_dict":
-        return [value] if script.kind(func.value) in (*_NETWORKS, Kind.OPTIMIZER) else []
-    if isinstance(func, cst.Attribute) and func.attr.value == "copy" and not value.args:
-        return _live(script, func.value)
-    if script.name(func) in _SHALLOW and len(value.args) == 1 and not value.args[0].star:
+    owner = receiver_of(value, "state_dict", "copy")
+    if owner is not None and method_of(value) == "state_dict":
+        return [value] if script.kind(owner) in (*_NETWORKS, Kind.OPTIMIZER) else []
+    if owner is not None and not value.args:
+        return _live(script, owner)
+    if script.name(value.func) in _SHALLOW and len(value.args) == 1 and not value.args[0].star:
         return _live(script, value.args[0].value)
     return []
 
@@ -111,13 +122,12 @@ def _live(script: Script, value: cst.BaseExpression) -> list[cst.Call]:
 def _gone_through(value: cst.DictComp) -> cst.BaseExpression:
     """Return the mapping whose values `{k: v for k, v in state.items()}` shares."""
     drawn, target = value.for_in.iter, value.for_in.target
-    if not isinstance(drawn, cst.Call) or not isinstance(drawn.func, cst.Attribute):
-        return value.value
-    if drawn.func.attr.value != "items" or not isinstance(target, cst.Tuple):
+    owner = receiver_of(drawn, "items")
+    if owner is None or not isinstance(target, cst.Tuple):
         return value.value
     second = target.elements[-1].value
     kept = isinstance(value.value, cst.Name) and value.value.deep_equals(second)
-    return drawn.func.value if kept else value.value
+    return owner if kept else value.value
 
 
 # -- what is kept -------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Loop, Script
+from torchlint.api import How, Kind, Loop, Script, receiver_of
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape
 
 _LOOKS: Final = frozenset({"builtins.len", "builtins.enumerate", "builtins.print"})
@@ -79,8 +79,7 @@ class Agreement:
                 raise ObstacleError(site.node, why)
 
     def _is_scheduler(self, call: cst.Call) -> bool:
-        owner = call.func.value if isinstance(call.func, cst.Attribute) else call
-        return self.script.kind(owner) is Kind.SCHEDULER
+        return self.script.kind(receiver_of(call) or call) is Kind.SCHEDULER
 
     # -- the training data ----------------------------------------------------
 

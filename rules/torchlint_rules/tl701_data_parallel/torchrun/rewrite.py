@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Kind, Note, Script
+from torchlint.api import Edits, Kind, Note, Script, method_of
 from torchlint_rules.tl701_data_parallel.torchrun.agreement import Agreement
 from torchlint_rules.tl701_data_parallel.torchrun.edits import Writer, merged
 from torchlint_rules.tl701_data_parallel.torchrun.frame import Frame
@@ -102,13 +102,13 @@ class _Rewriter(Writer):
             yield from plain
         elif name == "torch.device":
             yield from plain[1:]
-        elif isinstance(call.func, cst.Attribute) and name is None:
+        elif name is None:
             asked = [arg for arg in call.args if arg.keyword and arg.keyword.value == "device"]
             first = (*plain[:1], *asked)
-            if call.func.attr.value == "cuda":
+            if method_of(call) == "cuda":
                 texts = (cst.SimpleString, cst.FormattedString)
                 yield from (arg for arg in first if not isinstance(arg.value, texts))
-            elif call.func.attr.value == "to":
+            elif method_of(call) == "to":
                 yield from (arg for arg in first if isinstance(arg.value, cst.Integer))
 
     # -- the wrap -------------------------------------------------------------
@@ -149,10 +149,9 @@ class _Rewriter(Writer):
         """Return the calls chained to the wrapped network, such as `.cuda()`."""
         tail, node = "", wrap.whole
         while node is not wrap.call:
-            assert isinstance(node, cst.Call)
-            assert isinstance(node.func, cst.Attribute)
-            given = ", ".join(map(self.script.code, node.args))
-            tail, node = f".{node.func.attr.value}({given}){tail}", node.func.value
+            site = self.script.calls.at(cst.ensure_type(node, cst.Call))
+            given = ", ".join(map(self.script.code, site.node.args))
+            tail, node = f".{site.method}({given}){tail}", site.receiver
         return tail
 
     def _ifs(self, node: cst.CSTNode) -> Iterator[cst.If]:

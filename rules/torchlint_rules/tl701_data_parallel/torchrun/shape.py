@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Loop, Role, Script, Start, State
+from torchlint.api import How, Kind, Loop, Role, Script, Start, State, method_of, receiver_of
 
 DATA_PARALLEL: Final = "torch.nn.DataParallel"
 _RANDOM_SAMPLER: Final = "torch.utils.data.RandomSampler"
@@ -428,12 +428,13 @@ class _Reader:
         script = self.script
         own = list(self.program.own_calls(batches.node.body))
         for call in own:
-            func = call.func
-            if not isinstance(func, cst.Attribute) or func.attr.value in _WITHOUT_GRADIENT:
+            owner = receiver_of(call)
+            if owner is None or method_of(call) in _WITHOUT_GRADIENT:
                 continue
-            inner = any(a.attr.value == "module" for a in script.tree.within(func, cst.Attribute))
-            forward = func.attr.value == "forward" and self._is_network(func.value)
-            if forward or (inner and script.kind(func.value) in (Kind.MODULE, Kind.UNKNOWN)):
+            said = script.tree.within(call.func, cst.Attribute)
+            inner = any(each.attr.value == "module" for each in said)
+            forward = method_of(call) == "forward" and self._is_network(owner)
+            if forward or (inner and script.kind(owner) in (Kind.MODULE, Kind.UNKNOWN)):
                 raise ObstacleError(
                     call, "it goes past the wrapper, which then shares no gradients"
                 )
@@ -461,10 +462,9 @@ class _Reader:
         for each in values:
             if not isinstance(each, cst.Call):
                 continue
-            func = each.func
-            if self.script.calls.at(each).method == "sum":
+            if method_of(each) == "sum":
                 raise ObstacleError(each, "gradients are averaged over the processes, this sums")
-            inner = func.value if isinstance(func, cst.Attribute) else func
+            inner = receiver_of(each) or each.func
             if isinstance(inner, cst.Call):
                 inner = inner.func
             if self._is_network(inner):
