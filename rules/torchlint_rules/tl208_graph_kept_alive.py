@@ -125,9 +125,9 @@ def _leaves(script: Script, value: cst.BaseExpression) -> Iterator[cst.BaseExpre
     if isinstance(value, cst.BinaryOperation):
         yield from _leaves(script, value.left)
         yield from _leaves(script, value.right)
-    elif isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
-        if value.func.attr.value in PASSING and script.kind(value.func.value) in TENSORS:
-            if any(True for _ in _leaves(script, value.func.value)):
+    elif isinstance(value, cst.Call) and (owner := receiver_of(value)) is not None:
+        if method_of(value) in PASSING and script.kind(owner) in TENSORS:
+            if any(True for _ in _leaves(script, owner)):
                 yield value
         elif (
             script.name(value.func) is not None

@@ -131,7 +131,8 @@ def _may_select(script: Script, index: cst.BaseSlice) -> bool:
 
 def _calls(script: Script) -> Iterator[tuple[cst.Call, str]]:
     """Yield the calls that force a sync, each with its replacement."""
-    for call in script.calls.of_methods(*_SIZED):
+    for site in script.calls.of_methods(*_SIZED):
+        call = site.node
         cost = _cost_of_method(script, call) if not script.name(call.func) else None
         if cost is not None:
             yield call, cost

@@ -19,13 +19,13 @@ class ProgressBarReadsMetrics(Rule):
             for each in script.program.trainings.arguments("lightning")
         ):
             return
-        for call in script.calls.of_methods("log", "log_dict"):
+        for site in script.calls.of_methods("log", "log_dict"):
+            call = site.node
             function = script.scopes.function(call)
             if function is None or script.loops.ownership.rate(function) is not Rate.STEP:
                 continue
             if script.loops.owner(call) != "lightning" or not _is_self(call):
                 continue
-            site = script.calls.at(call)
             if not site.argument("prog_bar").equals(True) or site.argument("on_step").equals(False):
                 continue
             given = site.given("value", 1)

@@ -22,10 +22,9 @@ class ClipChecksFiniteness(Rule):
         for site in script.calls.of(*_CLIP):
             if site.argument(_OPTION, 3).equals(True):
                 yield from self._finding(script, site, "")
-        for call in script.calls.of_methods("clip_gradients"):
-            site = script.calls.at(call)
+        for site in script.calls.of_methods("clip_gradients"):
             option = site.argument(_OPTION)
-            if not _is_fabric(script, call) or site.argument("max_norm").state is State.ABSENT:
+            if not _is_fabric(script, site.node) or site.argument("max_norm").state is State.ABSENT:
                 continue
             if option.state is State.ABSENT or option.equals(True):
                 yield from self._finding(script, site, ", as Fabric does by default")

@@ -74,8 +74,10 @@ def _wants_to_repeat(script: Script) -> bool:
         True for _ in script.program.determinism.settings()
     ):
         return True
-    seeded = {script.name(call.func) for call in script.calls.of_methods("seed", "manual_seed")}
-    seeded |= {script.name(call.func) for call in script.calls.of_methods("manual_seed_all")}
+    seeded = {
+        script.name(site.node.func) for site in script.calls.of_methods("seed", "manual_seed")
+    }
+    seeded |= {script.name(site.node.func) for site in script.calls.of_methods("manual_seed_all")}
     return len(seeded & _SEEDERS) > 1
 
 

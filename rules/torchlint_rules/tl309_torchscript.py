@@ -108,10 +108,7 @@ def _leaves(script: Script, call: cst.Call) -> bool:
     if not isinstance(holder, cst.Assign):
         return False
     names = {script.code(each.target) for each in holder.targets}
-    return any(
-        isinstance(saved.func, cst.Attribute) and script.code(saved.func.value) in names
-        for saved in script.calls.of_methods("save")
-    )
+    return any(script.code(saved.receiver) in names for saved in script.calls.of_methods("save"))
 
 
 def _is_trained(script: Script, call: cst.Call, given: cst.BaseExpression) -> bool:

@@ -69,10 +69,11 @@ def _compilations(script: Script) -> Iterator[cst.Call]:
     for site in script.calls.of(_COMPILE):
         if not isinstance(script.tree.parent(site.node), cst.Decorator):
             yield site.node
-    for call in script.calls.of_methods("compile"):
-        if script.name(call.func) is None and isinstance(call.func, cst.Attribute):
+    for site in script.calls.of_methods("compile"):
+        call = site.node
+        if script.name(call.func) is None:
             keywords = {arg.keyword.value for arg in call.args if arg.keyword is not None}
-            if not keywords & _KERAS and script.kind(call.func.value) is Kind.MODULE:
+            if not keywords & _KERAS and script.kind(site.receiver) is Kind.MODULE:
                 yield call
 
 

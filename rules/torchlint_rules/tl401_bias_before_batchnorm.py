@@ -18,7 +18,6 @@ from torchlint.api import (
     Rule,
     Script,
     State,
-    receiver_of,
 )
 
 _BIAS_POSITION: Final = {
@@ -86,8 +85,9 @@ def _weights_loaded(script: Script) -> bool:
     Another module of a program that saves weights is taken to load these.
     """
     saves = next(script.calls.of("torch.save"), None) is not None
-    for call in script.calls.of_methods("load_state_dict"):
-        if script.kind(receiver_of(call) or call.func) in (
+    for site in script.calls.of_methods("load_state_dict"):
+        call = site.node
+        if script.kind(site.receiver) in (
             Kind.OPTIMIZER,
             Kind.SCHEDULER,
             Kind.SCALER,
@@ -109,8 +109,8 @@ def _reworked(script: Script) -> bool:
 
 def _norms_frozen(script: Script) -> bool:
     """Return whether batch norms are put into evaluation mode one by one."""
-    for call in script.calls.of_methods("eval"):
-        if any("BatchNorm" in script.code(test) for test in script.tree.tests_around(call)):
+    for site in script.calls.of_methods("eval"):
+        if any("BatchNorm" in script.code(test) for test in script.tree.tests_around(site.node)):
             return True
     return any(
         "freeze" in function.name.value and "bn" in function.name.value.lower()

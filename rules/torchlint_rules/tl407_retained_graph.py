@@ -37,15 +37,14 @@ _BACKWARDS: Final = ("backward", "manual_backward", "autograd")
 class RetainedGraph(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every retained graph through which its loop runs backward once."""
-        for call in script.calls.of_methods("backward"):
-            given = script.calls.at(call).given("retain_graph", 1)
+        for site in script.calls.of_methods("backward"):
+            call = site.node
+            given = site.given("retain_graph", 1)
             if given is None or not script.values.value_of(given.value).equals(True):
                 continue
             if not script.loops.is_step(call) or not _is_used_once(script, call):
                 continue
-            func = call.func
-            assert isinstance(func, cst.Attribute)
-            loss = script.tree.brief(func.value)
+            loss = script.tree.brief(site.receiver)
             message = (
                 f"the graph of `{loss}` stays in memory after the only backward pass through it: "
                 "drop `retain_graph=True`"

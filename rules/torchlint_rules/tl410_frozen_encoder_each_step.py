@@ -91,9 +91,9 @@ def _is_frozen(script: Script, call: cst.Call, network: cst.BaseExpression) -> b
 
 def _is_loaded(script: Script, network: cst.BaseExpression) -> bool:
     """Return whether a state that was saved before is loaded into a network."""
-    for call in script.calls.of_methods("load_state_dict"):
-        owner = script.calls.at(call).receiver
-        if call.args and script.modules.same(owner, network):
+    for site in script.calls.of_methods("load_state_dict"):
+        owner = site.receiver
+        if site.node.args and script.modules.same(owner, network):
             return True
     return False
 

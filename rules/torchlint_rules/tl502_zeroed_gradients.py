@@ -59,13 +59,12 @@ def _around(script: Script, node: cst.CSTNode) -> Script:
 
 def _told(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of `zero_grad` with `set_to_none=False`."""
-    for call in script.calls.of_methods("zero_grad"):
-        if len(call.args) != 1 or not script.calls.at(call).argument("set_to_none", 0).equals(
-            False
-        ):
+    for site in script.calls.of_methods("zero_grad"):
+        call = site.node
+        if len(call.args) != 1 or not site.argument("set_to_none", 0).equals(False):
             continue
-        given = script.calls.at(call).given("set_to_none", 0)
-        owner = receiver_of(call) or call.func
+        given = site.given("set_to_none", 0)
+        owner = site.receiver
         if given is None or script.kind(owner) not in (Kind.OPTIMIZER, Kind.MODULE):
             continue
         if isinstance(given.value, cst.Name) and given.value.value == "False":
@@ -77,10 +76,10 @@ def _told(script: Script) -> Iterator[cst.Call]:
 
 def _by_hand(script: Script) -> Iterator[tuple[cst.For, cst.BaseExpression]]:
     """Yield the loops that zero the gradient of each parameter, with the zeroing statement."""
-    for call in script.calls.of_methods(*_ZEROING):
-        assert isinstance(call.func, cst.Attribute)
-        if call.func.attr.value == "zero_" or _is_zero(call):
-            loop = _loop_over(script, call, _owner_of_gradient(call.func.value))
+    for site in script.calls.of_methods(*_ZEROING):
+        call = site.node
+        if site.method == "zero_" or _is_zero(call):
+            loop = _loop_over(script, call, _owner_of_gradient(site.receiver))
             if loop is not None:
                 yield loop, call
     for made in script.calls.of("torch.zeros_like", "torch.zeros"):

@@ -59,8 +59,8 @@ def _assigned(script: Script, sampler: cst.Call) -> str:
 
 def _is_told(script: Script, sampler: cst.Call) -> bool:
     """Return whether a call of `set_epoch` in the file is, or may be, for a sampler."""
-    for call in script.calls.of_methods("set_epoch"):
-        told = _samplers(script, script.calls.at(call).receiver)
+    for site in script.calls.of_methods("set_epoch"):
+        told = _samplers(script, site.receiver)
         if told is None or sampler in told:
             return True
     return False

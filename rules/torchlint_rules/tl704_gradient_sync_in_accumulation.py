@@ -253,7 +253,7 @@ def _tail(script: Script, window: GradientAccumulation) -> str | None:
     if said is not None:
         return f" or {said}"
     steps_elsewhere = any(
-        script.loops.is_step(call) and not script.tree.inside(call, window.closing)
-        for call in script.calls.of_methods("step")
+        script.loops.is_step(site.node) and not script.tree.inside(site.node, window.closing)
+        for site in script.calls.of_methods("step")
     )
     return None if steps_elsewhere else ""

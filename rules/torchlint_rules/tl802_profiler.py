@@ -156,7 +156,7 @@ def _is_started(script: Script, call: cst.Call) -> bool:
         return False
     held = script.code(assign.targets[0].target)
     return any(
-        isinstance(start.func, cst.Attribute) and script.code(start.func.value) == held
+        script.code(start.receiver) == held
         for start in script.calls.of_methods("start", "enable", "__enter__")
     )
 

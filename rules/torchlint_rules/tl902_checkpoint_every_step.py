@@ -83,13 +83,14 @@ def _callbacks(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
 def _writes(script: Script) -> Iterator[cst.Call]:
     """Yield the calls that may write a checkpoint and are not functions of this file."""
     yield from (site.node for site in script.calls.of("torch.save"))
-    for call in script.calls.of_methods("save_pretrained", "save_state"):
-        said = receiver_of(call) or call.func
+    for site in script.calls.of_methods("save_pretrained", "save_state"):
+        call = site.node
+        said = site.receiver
         network = script.kind(said) is Kind.MODULE
         if network or not _KEEPERS.isdisjoint(script.names.words(script.code(said))):
             yield call
     for state in script.calls.of_methods("state_dict"):
-        taker = _taker(script, state)
+        taker = _taker(script, state.node)
         last = _last_word(taker.func) if taker is not None else ""
         if taker is not None and "save" in script.names.words(last):
             if script.functions.callee(taker) is None and script.name(taker.func) != "torch.save":

@@ -54,8 +54,8 @@ def in_environment(script: Script) -> bool:
 def _in_environment(script: Script) -> bool:
     if any(each.partition(".")[0] in _ENVIRONMENTS for each in script.functions.imported):
         return True
-    for call in script.calls.of_methods("step", "reset"):
-        receiver = script.calls.at(call).receiver
+    for site in script.calls.of_methods("step", "reset"):
+        receiver = site.receiver
         word = receiver.attr if isinstance(receiver, cst.Attribute) else receiver
         if isinstance(word, cst.Name) and re.fullmatch(r"(?:\w+_)?envs?\d?", word.value):
             return True
@@ -105,7 +105,8 @@ def runs_tiny(script: Script, step: Step) -> bool:
 
 def moved_networks(script: Script) -> Iterator[Move]:
     """Yield the moves of networks to a device."""
-    for call in script.calls.of_methods("cuda", "to"):
+    for site in script.calls.of_methods("cuda", "to"):
+        call = site.node
         move = script.program.moves.move(call)
         if move is not None and _is_network(script, move.moved, script.tree.parent(call)):
             yield move

@@ -25,7 +25,6 @@ from torchlint.api import (
     Role,
     Script,
     Wait,
-    receiver_of,
 )
 from torchlint_rules.shared.deferredsums import DeferredSum
 from torchlint_rules.shared.occasionalreads import occasional_reads
@@ -357,9 +356,9 @@ def _drives_environment(script: Script, loop: cst.CSTNode) -> bool:
 def _actions(script: Script) -> list[cst.Call]:
     """Return the calls that step an environment."""
     return [
-        call
-        for call in script.calls.of_methods("step")
-        if "env" in script.code(receiver_of(call) or call).lower()
+        site.node
+        for site in script.calls.of_methods("step")
+        if "env" in script.code(site.receiver).lower()
     ]
 
 

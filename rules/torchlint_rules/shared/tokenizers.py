@@ -42,8 +42,7 @@ def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
 
 def text_maps(script: Script) -> Iterator[TextMap]:
     """Yield the calls of `map` that tokenise a column of a dataset."""
-    for call in script.calls.of_methods("map"):
-        site = script.calls.at(call)
+    for site in script.calls.of_methods("map"):
         given = site.given("function", 0)
         function = _function(script, given.value) if given is not None else None
         if function is None:

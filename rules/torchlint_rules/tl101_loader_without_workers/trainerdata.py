@@ -68,10 +68,10 @@ def _traits(script: Script, trainer: TrainerCall, dataset: cst.BaseExpression) -
 def _transforms(script: Script, dataset: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """Yield the functions that a dataset of `datasets` runs whenever an item is read."""
     made = script.values.origins.of(dataset).values
-    for call in script.calls.of_methods(*_TRANSFORMS):
-        given = script.calls.at(call).given("transform", 0)
-        same = script.code(script.calls.at(call).receiver) == script.code(dataset)
-        if given is not None and (same or any(call is value for value in made)):
+    for site in script.calls.of_methods(*_TRANSFORMS):
+        given = site.given("transform", 0)
+        same = script.code(site.receiver) == script.code(dataset)
+        if given is not None and (same or any(site.node is value for value in made)):
             yield given.value
 
 

@@ -29,7 +29,8 @@ class BlockingTransfer(Rule):
             return
         waits: list[_Wait] = []
         due: set[int] | None = None
-        for call in script.calls.of_methods("to", "cuda"):
+        for site in script.calls.of_methods("to", "cuda"):
+            call = site.node
             move = script.program.moves.move(call)
             if move is None or _is_decided(script, call):
                 continue

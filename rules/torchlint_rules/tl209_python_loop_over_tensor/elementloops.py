@@ -119,10 +119,11 @@ def element_reads(script: Script) -> Iterator[tuple[cst.For, cst.Call, cst.BaseE
     """
     said: set[int] = set()
     added: list[cst.CSTNode] | None = None
-    for call in script.calls.of_methods("item"):
-        if call.args or not isinstance(call.func, cst.Attribute):
+    for site in script.calls.of_methods("item"):
+        call = site.node
+        if call.args:
             continue
-        found = _element_of(script, call.func.value)
+        found = _element_of(script, site.receiver)
         if found is None or id(found[0]) in said:
             continue
         loop, tensor = found

@@ -168,7 +168,7 @@ def _never_stepped(script: Script) -> Iterator[Misuse]:
     updates = scaling.of("update")
     if not updates or scaling.of("step", "unscale_") or scaling.escapes or not scaling.backwards:
         return
-    if any(_steps_optimizer(script, call) for call in script.calls.of_methods("step")):
+    if any(_steps_optimizer(script, site.node) for site in script.calls.of_methods("step")):
         return
     for update in updates:
         scaler = script.code(update.scaler)
@@ -293,12 +293,13 @@ def _half_network(script: Script) -> Iterator[Misuse]:
     if not script.optimizers.scaling.makers or not script.optimizers.scaling.backwards:
         return
     trained = {
-        script.code(call.func.value)
-        for call in script.calls.of_methods("parameters")
-        if isinstance(call.func, cst.Attribute) and _is_optimized(script, call)
+        script.code(site.receiver)
+        for site in script.calls.of_methods("parameters")
+        if _is_optimized(script, site.node)
     }
-    for call in script.calls.of_methods("half"):
-        if isinstance(call.func, cst.Attribute) and _halves(script, call) in trained:
+    for site in script.calls.of_methods("half"):
+        call = site.node
+        if _halves(script, call) in trained:
             scaler = "the scaler"
             for step in script.optimizers.scaling.of("step"):
                 scaler = f"`{script.code(step.scaler)}`"
@@ -319,13 +320,12 @@ def _is_optimized(script: Script, parameters: cst.Call) -> bool:
 
 def _halves(script: Script, call: cst.Call) -> str:
     """Return the name of the network that a call converts to float16."""
-    assert isinstance(call.func, cst.Attribute)
-    holder = script.tree.parent(call)
-    if isinstance(holder, cst.Expr) and script.kind(call.func.value) is Kind.MODULE:
-        return script.code(call.func.value)
+    holder, network = script.tree.parent(call), script.calls.at(call).receiver
+    if isinstance(holder, cst.Expr) and script.kind(network) is Kind.MODULE:
+        return script.code(network)
     if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
         target = holder.targets[0].target
-        if script.kind(call) is Kind.MODULE and not _copies(script, call.func.value):
+        if script.kind(call) is Kind.MODULE and not _copies(script, network):
             return script.code(target)
     return ""
 
@@ -474,11 +474,10 @@ def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
     scaler = script.code(scaling.of("scale", "step")[0].scaler)
     found = [
         checkpoint
-        for call in script.calls.of_methods("state_dict")
-        if isinstance(call.func, cst.Attribute)
-        and _is_optimizer(script, call.func.value)
-        and not _in_test(script, call)
-        and (checkpoint := _checkpoint(script, call)) is not None
+        for site in script.calls.of_methods("state_dict")
+        if _is_optimizer(script, site.receiver)
+        and not _in_test(script, site.node)
+        and (checkpoint := _checkpoint(script, site.node)) is not None
     ]
     message = (
         f"this checkpoint keeps the optimizer but not `{scaler}`, so a resumed run "

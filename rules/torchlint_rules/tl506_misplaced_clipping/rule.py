@@ -77,8 +77,9 @@ class MisplacedClipping(Rule):
 
     def _clamped(self, script: Script) -> Iterator[Finding]:
         """Yield the loops that limit the gradients of a network one by one."""
-        for call in script.calls.of_methods("clamp_"):
-            grad = script.calls.at(call).receiver
+        for site in script.calls.of_methods("clamp_"):
+            call = site.node
+            grad = site.receiver
             if isinstance(grad, cst.Attribute) and grad.attr.value == "data":
                 grad = grad.value
             loop = next(script.loops.around(call), None)

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.values import Value, Values
 
 _Index = dict[str, list[cst.Call]]
@@ -27,7 +28,7 @@ class CallSite:
     @property
     def method(self) -> str:
         """The name of the called attribute, "" if the call is of a plain name."""
-        return self.node.func.attr.value if isinstance(self.node.func, cst.Attribute) else ""
+        return method_of(self.node)
 
     @property
     def receiver(self) -> cst.BaseExpression:
@@ -69,9 +70,9 @@ class Calls:
         """The qualified names of everything the file calls, each once."""
         return tuple(self._by_name)
 
-    def of_methods(self, *methods: str) -> Iterator[cst.Call]:
+    def of_methods(self, *methods: str) -> Iterator[CallSite]:
         """Yield the calls of attributes with any of these names, on whatever object."""
-        return iter(self._joined(self._by_method, methods))
+        return map(self.at, self._joined(self._by_method, methods))
 
     def _joined(self, index: _Index, words: tuple[str, ...]) -> list[cst.Call]:
         found = [index[word] for word in dict.fromkeys(words) if word in index]
@@ -92,6 +93,7 @@ class Calls:
     def _by_method(self) -> _Index:
         index: _Index = {}
         for call in self.tree.all(cst.Call):
-            if type(call.func) is cst.Attribute:
-                index.setdefault(call.func.attr.value, []).append(call)
+            method = method_of(call)
+            if method:
+                index.setdefault(method, []).append(call)
         return index

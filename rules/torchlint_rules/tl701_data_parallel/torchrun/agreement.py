@@ -69,7 +69,8 @@ class Agreement:
         if any(script.name(call.func) in _SEEDS for call in script.tree.all(cst.Call)):
             return
         decides = next(self._stops(), None) is not None or any(
-            call.args and self._is_scheduler(call) for call in script.calls.of_methods("step")
+            site.node.args and self._is_scheduler(site.node)
+            for site in script.calls.of_methods("step")
         )
         if not decides:
             return

@@ -158,12 +158,12 @@ class Carried:
 
     def _is_harmless(self, call: cst.Call, root: cst.Name | None) -> bool:
         """Return whether a call shows its arguments, or stores nothing of them."""
-        assert isinstance(call.func, cst.Attribute)
-        if call.func.attr.value in ("step",) and self._is_scheduler(call.func.value):
+        site = self.script.calls.at(call)
+        if site.method == "step" and self._is_scheduler(site.receiver):
             raise ObstacleError(call, "it depends on one process's samples, but all must agree")
-        if shows(self.script, call) or call.func.attr.value in _KEEPS_NOTHING:
+        if shows(self.script, call) or site.method in _KEEPS_NOTHING:
             return True
-        if self.script.kind(call.func.value) in _PARTS:
+        if self.script.kind(site.receiver) in _PARTS:
             return True
         return root is not None and self._made_here(root)
 
@@ -255,9 +255,9 @@ class Carried:
         """Return whether a meter is created, or reset, in the iteration that runs the loop."""
         if self.script.program.begun(name, self.shape.batches) is not None:
             return True
-        for call in self.script.calls.of_methods("reset"):
-            receiver = self.script.calls.at(call).receiver
-            if isinstance(receiver, cst.Name) and receiver.value == name and self._leads_in(call):
+        for site in self.script.calls.of_methods("reset"):
+            meter = site.receiver
+            if isinstance(meter, cst.Name) and meter.value == name and self._leads_in(site.node):
                 return True
         return False
 

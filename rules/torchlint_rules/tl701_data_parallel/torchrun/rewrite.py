@@ -185,8 +185,9 @@ class _Rewriter(Writer):
         """Yield the calls after the wrapping that move the network to its device."""
         names = {wrap.target.value, self.script.code(wrap.source)}
         home = self.script.scopes.home(wrap.call)
-        for call in self.script.calls.of_methods("to", "cuda"):
-            receiver = self.script.calls.at(call).receiver
+        for site in self.script.calls.of_methods("to", "cuda"):
+            call = site.node
+            receiver = site.receiver
             if not isinstance(receiver, cst.Name) or receiver.value not in names:
                 continue
             behind = self.script.tree.order(call) > self.script.tree.end(wrap.statement)
