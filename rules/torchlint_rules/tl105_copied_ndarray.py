@@ -32,7 +32,7 @@ class CopiedNdarray(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every array that is copied for each item or step."""
         for site in script.calls.of("torch.tensor"):
-            given = site.given("data", 0)
+            given = site.given("data")
             keywords = {arg.keyword.value if arg.keyword else "data" for arg in site.node.args}
             if given is None or site.has_splat or not keywords <= _KEYWORDS:
                 continue
@@ -122,9 +122,9 @@ def _shared(script: Script, call: cst.Call, given: cst.Arg, array: Array) -> str
 
 def _is_copied_anyway(script: Script, site: CallSite, array: Array) -> bool:
     """Return whether a tensor of another type, or on a device, needs memory of its own."""
-    if site.given("device", 2) is not None:
+    if site.given("device") is not None:
         return True
-    given = site.given("dtype", 1)
+    given = site.given("dtype")
     name = (script.name(given.value) or "").rpartition(".")[2] if given is not None else ""
     return given is not None and (name or "?") != array.dtype
 
@@ -252,7 +252,7 @@ def _collated(script: Script, call: cst.Call, use: TensorUse) -> bool:
     if any(_hands_out(script, each, owner) for each in script.tree.all(cst.Call)):
         return False
     loaders = list(script.calls.of("torch.utils.data.DataLoader"))
-    handed = [site.given("dataset", 0) for site in loaders]
+    handed = [site.given("dataset") for site in loaders]
     known = any("Dataset" in base for base in script.functions.bases(owner)) or any(
         arg is not None and script.functions.instance_of(arg.value) is owner for arg in handed
     )
@@ -267,8 +267,8 @@ def _collated(script: Script, call: cst.Call, use: TensorUse) -> bool:
         return False
     return not any(
         site.has_splat
-        or site.given("collate_fn", 6) is not None
-        or site.argument("batch_size", 1).equals(None)
+        or site.given("collate_fn") is not None
+        or site.argument("batch_size").equals(None)
         for site in loaders
     )
 

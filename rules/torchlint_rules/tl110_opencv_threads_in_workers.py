@@ -60,10 +60,10 @@ def _work(script: Script, code: ItemCode) -> cst.Call | None:
 def _loader(script: Script, code: ItemCode) -> cst.Call | None:
     """Return a loader that has workers and may read the items."""
     for site in script.calls.of(_LOADER):
-        workers = site.argument("num_workers", 5)
+        workers = site.argument("num_workers")
         literal = workers.literal if workers.is_literal else None
         if workers.state is State.DECIDED or (isinstance(literal, int) and literal > 0):
-            if code.owner is None or _may_read(script, site.given("dataset", 0), code.owner):
+            if code.owner is None or _may_read(script, site.given("dataset"), code.owner):
                 return site.node
     return None
 

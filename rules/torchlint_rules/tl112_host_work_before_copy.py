@@ -134,12 +134,12 @@ def _of_function(
     """Return what a function of torch works on, if it does not shrink it."""
     site = script.calls.at(node)
     if name == "one_hot":
-        given = site.given("tensor", 0)
-        known = site.argument("num_classes", 1).state is State.KNOWN
+        given = site.given("tensor")
+        known = site.argument("num_classes").state is State.KNOWN
         return (given.value if given is not None else None), known
     if name == "interpolate":
         given = site.given("input", 0)
-        factor = site.argument("scale_factor", 2)
+        factor = site.argument("scale_factor")
         literal = factor.literal if factor.is_literal else 1
         grows = factor.state is State.ABSENT or (isinstance(literal, (int, float)) and literal >= 1)
         if given is None:

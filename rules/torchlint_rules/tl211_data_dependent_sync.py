@@ -162,10 +162,10 @@ def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
     first = call.args[0].value if call.args else None
     last = name.rpartition(".")[2]
     if name == _CLIP:
-        strict = script.calls.at(call).argument("error_if_nonfinite", 3)
+        strict = script.calls.at(call).argument("error_if_nonfinite")
         return "leave out error_if_nonfinite=True" if strict.equals(True) else None
     if name == _PACK:
-        lengths = script.calls.at(call).given("lengths", 1)
+        lengths = script.calls.at(call).given("lengths")
         known = lengths is None or not _counts_on_device(script, lengths.value)
         return None if known else "keep the lengths on the host"
     if first is None or not _on_device(script, first):

@@ -21,7 +21,6 @@ _METHODS: Final = {
 }
 """Tensor types of the host, with the methods that convert and stay on the device."""
 _ONE_HOT: Final = "torch.nn.functional.one_hot"
-_REPEATS: Final = "torch.repeat_interleave"
 
 
 class SilentTransfer(Rule):
@@ -127,14 +126,13 @@ def _is_of_numbers(script: Script, node: cst.BaseExpression) -> bool:
 def _counts(script: Script) -> Iterator[_Transfer]:
     """Yield the calls that ask the device for the size of their result."""
     for site in script.calls.of(_ONE_HOT):
-        given = site.given("tensor", 0)
-        if given is not None and site.argument("num_classes", 1).state is State.ABSENT:
+        given = site.given("tensor")
+        if given is not None and site.argument("num_classes").state is State.ABSENT:
             if _on_device(script, given.value):
                 yield _Transfer(site.node, "waits for the largest class; pass num_classes")
     for site in script.calls.of_methods("repeat_interleave"):
         call = site.node
-        of_torch = script.name(call.func) == _REPEATS
-        counts = site.given("repeats", 1 if of_torch else 0)
+        counts = site.given("repeats")
         if counts is None or site.argument("output_size").state is not State.ABSENT:
             continue
         if site.has_splat or not _on_device(script, counts.value):

@@ -20,7 +20,7 @@ class ClipChecksFiniteness(Rule):
         if not script.program.devices.can_use_accelerator:
             return
         for site in script.calls.of(*_CLIP):
-            if site.argument(_OPTION, 3).equals(True):
+            if site.argument(_OPTION).equals(True):
                 yield from self._finding(script, site, "")
         for site in script.calls.of_methods("clip_gradients"):
             option = site.argument(_OPTION)
@@ -36,7 +36,7 @@ class ClipChecksFiniteness(Rule):
             f"`{script.code(site.node.func)}` waits for the norm of the gradients in every step "
             f"to raise if it is not finite{more}; pass {_OPTION}=False"
         )
-        given = site.given(_OPTION) or site.given(_OPTION, 3)
+        given = site.given(_OPTION)
         written = given is None or script.code(given.value) == "True"
         fix = None
         if written:

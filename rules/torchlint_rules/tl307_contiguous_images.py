@@ -27,7 +27,7 @@ _KNOWN: Final = re.compile(
     r"(?:torch|builtins|math|numpy|collections|functools|itertools|typing)(?:\.|$)"
 )
 _CONVOLUTIONS: Final = ("torch.nn.Conv2d", "torch.nn.ConvTranspose2d")
-_GROUPS: Final = {"torch.nn.Conv2d": 6, "torch.nn.ConvTranspose2d": 6}
+_GROUPED: Final = ("torch.nn.Conv2d", "torch.nn.ConvTranspose2d")
 _WRITTEN: Final = "memory_format={torch}.channels_last"
 _WIDTH: Final = 100
 _BECAUSE: Final = "other kernels convolve, which add in another order"
@@ -127,10 +127,10 @@ def _is_open(script: Script, made: cst.Call) -> bool:
     if not all(_KNOWN.match(each) for each in names - zoo):
         return False
     return all(
-        (groups := script.calls.at(call).argument("groups", _GROUPS[name])).state is State.ABSENT
+        (groups := script.calls.at(call).argument("groups")).state is State.ABSENT
         or groups.equals(1)
         for call in calls
-        if (name := script.name(call.func)) in _GROUPS
+        if script.name(call.func) in _GROUPED
     )
 
 

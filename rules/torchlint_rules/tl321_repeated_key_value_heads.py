@@ -46,10 +46,10 @@ class RepeatedKeyValueHeads(Rule):
         for site in script.calls.of(_FUNCTION):
             if site.has_splat or site.argument("enable_gqa").state is not State.ABSENT:
                 continue
-            mask = site.argument("attn_mask", 3)
+            mask = site.argument("attn_mask")
             if mask.state is not State.ABSENT and not mask.equals(None):
                 continue
-            given = [site.given("key", 1), site.given("value", 2)]
+            given = [site.given("key"), site.given("value")]
             found = [_repeat(script, each.value) for each in given if each is not None]
             key, value = found if len(found) == 2 else (None, None)
             if key is None or value is None or key.times != value.times:

@@ -39,7 +39,7 @@ class RetainedGraph(Rule):
         """Flag every retained graph through which its loop runs backward once."""
         for site in script.calls.of_methods("backward"):
             call = site.node
-            given = site.given("retain_graph", 1)
+            given = site.given("retain_graph")
             if given is None or not script.values.value_of(given.value).equals(True):
                 continue
             if not script.loops.is_step(call) or not _is_used_once(script, call):

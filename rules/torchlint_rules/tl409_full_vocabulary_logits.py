@@ -106,7 +106,7 @@ def _shapes(script: Script, call: cst.Call) -> bool:
 def _classes(script: Script, call: cst.Call) -> str | None:
     """Return how many numbers a head makes of each token, in words; None unless it is many."""
     if script.name(call.func) == "torch.nn.functional.linear":
-        weight = script.calls.at(call).given("weight", 1)
+        weight = script.calls.at(call).given("weight")
         table = weight.value if weight is not None else None
         if not isinstance(table, cst.Attribute) or table.attr.value != "weight":
             return None

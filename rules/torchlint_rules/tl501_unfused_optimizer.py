@@ -99,14 +99,14 @@ def _undecided(site: CallSite) -> bool:
 
 def _is_plain(site: CallSite) -> bool:
     """Return whether an SGD has neither momentum nor weight decay."""
-    groups = site.given("params", 0)
+    groups = site.given("params")
     if groups is not None and any(
         word in site.values.tree.code(groups) for word in ("mom", "decay")
     ):
         return False
     return all(
         value.state is State.ABSENT or value.equals(0) or value.equals(0.0)
-        for value in (site.argument("momentum", 2), site.argument("weight_decay", 4))
+        for value in (site.argument("momentum"), site.argument("weight_decay"))
     )
 
 

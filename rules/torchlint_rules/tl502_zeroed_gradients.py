@@ -61,9 +61,9 @@ def _told(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of `zero_grad` with `set_to_none=False`."""
     for site in script.calls.of_methods("zero_grad"):
         call = site.node
-        if len(call.args) != 1 or not site.argument("set_to_none", 0).equals(False):
+        if len(call.args) != 1 or not site.argument("set_to_none").equals(False):
             continue
-        given = site.given("set_to_none", 0)
+        given = site.given("set_to_none")
         owner = site.receiver
         if given is None or script.kind(owner) not in (Kind.OPTIMIZER, Kind.MODULE):
             continue

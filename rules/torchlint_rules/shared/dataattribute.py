@@ -29,7 +29,7 @@ _DEPTH: Final = 8
 
 def wraps(script: Script, call: cst.Call) -> bool:
     """Return whether a `Variable` only wraps its argument."""
-    value = script.calls.at(call).given("requires_grad", 1)
+    value = script.calls.at(call).given("requires_grad")
     return call.args[0].keyword is None and (
         value is None or script.values.value_of(value.value).equals(False)
     )

@@ -32,7 +32,7 @@ def numbers_of_losses(script: Script, code: str) -> Iterator[Finding]:
     if not script.program.devices.can_use_accelerator or reads_outputs(script):
         return
     for site in script.calls.of(_TRAINER):
-        if site.has_splat or site.given("output_transform", 6) is not None:
+        if site.has_splat or site.given("output_transform") is not None:
             continue
         shown = script.tree.brief(site.node.func)
         message = (
@@ -68,7 +68,7 @@ def _is_read(script: Script, event: cst.Attribute) -> bool:
             mark = script.tree.parent(call)
             handlers = [script.tree.parent(mark)] if isinstance(mark, cst.Decorator) else []
         elif method_of(call) == "add_event_handler":
-            given = script.calls.at(call).given("handler", 1)
+            given = script.calls.at(call).given("handler")
             handlers = [script.functions.definition(given.value)] if given is not None else []
             if handlers == [None]:
                 return False

@@ -69,7 +69,7 @@ def _transforms(script: Script, dataset: cst.BaseExpression) -> Iterator[cst.Bas
     """Yield the functions that a dataset of `datasets` runs whenever an item is read."""
     made = script.values.origins.of(dataset).values
     for site in script.calls.of_methods(*_TRANSFORMS):
-        given = site.given("transform", 0)
+        given = site.given("transform")
         same = script.code(site.receiver) == script.code(dataset)
         if given is not None and (same or any(site.node is value for value in made)):
             yield given.value

@@ -8,6 +8,7 @@ from functools import cached_property
 import libcst as cst
 
 from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.values.signatures import place
 from torchlint.semantic.values.values import Value, Values
 
 _Index = dict[str, list[cst.Call]]
@@ -36,12 +37,18 @@ class CallSite:
         return cst.ensure_type(self.node.func, cst.Attribute).value
 
     def argument(self, name: str, position: int | None = None) -> Value:
-        """Return the value of a parameter, searching `**` dictionaries too."""
-        return self.values.argument(self.node, name, position)
+        """Return the value of a parameter, searching `**` dictionaries too.
+
+        `position` is its place among positional arguments where the signature is not known.
+        """
+        return self.values.argument(self.node, name, self._place(name, position))
 
     def given(self, name: str, position: int | None = None) -> cst.Arg | None:
         """Return the argument node if the call spells it out."""
-        return self.values.argument_node(self.node, name, position)
+        return self.values.argument_node(self.node, name, self._place(name, position))
+
+    def _place(self, name: str, position: int | None) -> int | None:
+        return place(self.name, self.method, name) if position is None else position
 
     @property
     def has_splat(self) -> bool:

@@ -75,7 +75,7 @@ class Agreement:
         if not decides:
             return
         for site in script.calls.of(_LOADER):
-            if site.node is not self.shape.loader and site.argument("shuffle", 2).equals(True):
+            if site.node is not self.shape.loader and site.argument("shuffle").equals(True):
                 why = "each process would evaluate in another order: call `torch.manual_seed` first"
                 raise ObstacleError(site.node, why)
 

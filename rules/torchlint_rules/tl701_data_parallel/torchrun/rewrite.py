@@ -250,7 +250,7 @@ class _Rewriter(Writer):
         options = [dataset] if self._made_in_entry() else [dataset, "WORLD_SIZE", "RANK"]
         if not shape.shuffled:
             options.append("shuffle=False")
-        drop = site.given("drop_last", 8)
+        drop = site.given("drop_last")
         if drop is not None and not script.values.value_of(drop.value).equals(False):
             options.append(f"drop_last={script.code(drop.value)}")
         made = f"DistributedSampler({', '.join(options)})"
@@ -262,11 +262,11 @@ class _Rewriter(Writer):
         sampler = self._sampler_name()
         lines.append(f"{sampler} = {made} if DISTRIBUTED else None")
         self.before(shape.loader_line, *lines)
-        given = site.given("shuffle", 2)
+        given = site.given("shuffle")
         if shape.shuffled and given is not None:
             if not isinstance(given.value, cst.Comparison):
                 self.edits += rewrite.replace(given.value, f"{sampler} is None")
-        self._set_sampler(site.given("sampler", 3), sampler)
+        self._set_sampler(site.given("sampler"), sampler)
 
     def _share_of_batch(self) -> None:
         """Divide the batch size by the number of processes."""

@@ -211,11 +211,11 @@ class _Reader:
         site = self.script.calls.at(call)
         if site.has_splat:
             raise ObstacleError(call, "its arguments are not spelled out")
-        for name, position in (("output_device", 2), ("dim", 3)):
-            given = site.given(name, position)
+        for name in ("output_device", "dim"):
+            given = site.given(name)
             if given is not None:
                 raise ObstacleError(given, f"`{name}` has no counterpart")
-        ids = site.given("device_ids", 1)
+        ids = site.given("device_ids")
         if ids is None:
             return
         text = self.script.values.code_of(ids.value).replace(" ", "")
@@ -306,7 +306,7 @@ class _Reader:
         self, loader: cst.Call
     ) -> tuple[cst.BaseExpression, bool, cst.Arg, cst.Call | None]:
         site = self.script.calls.at(loader)
-        dataset = site.given("dataset", 0)
+        dataset = site.given("dataset")
         if dataset is None:
             raise ObstacleError(loader, "its dataset is not spelled out")
         owner = self.script.functions.instance_of(dataset.value)
@@ -314,25 +314,25 @@ class _Reader:
             base.endswith("IterableDataset") for base in self.script.functions.bases(owner)
         ):
             raise ObstacleError(dataset, "a DistributedSampler cannot divide an IterableDataset")
-        sampler = site.argument("sampler", 3)
+        sampler = site.argument("sampler")
         if sampler.state is State.UNKNOWN:
             raise ObstacleError(loader, "its keywords are not spelled out")
         drawn = self._random_sampler(sampler.node, dataset.value)
         if sampler.state is not State.ABSENT and not sampler.equals(None) and drawn is None:
-            raise ObstacleError(site.given("sampler", 3) or loader, "it has a sampler of its own")
-        if site.argument("batch_sampler", 4).state is not State.ABSENT:
-            raise ObstacleError(site.given("batch_sampler", 4) or loader, "it has a batch sampler")
-        size = site.given("batch_size", 1)
-        if size is None or site.argument("batch_size", 1).literal in (None, 1):
+            raise ObstacleError(site.given("sampler") or loader, "it has a sampler of its own")
+        if site.argument("batch_sampler").state is not State.ABSENT:
+            raise ObstacleError(site.given("batch_sampler") or loader, "it has a batch sampler")
+        size = site.given("batch_size")
+        if size is None or site.argument("batch_size").literal in (None, 1):
             raise ObstacleError(size or loader, "its batch size cannot be divided by the processes")
-        if sampler.state is not State.ABSENT and site.given("sampler", 3) is None:
+        if sampler.state is not State.ABSENT and site.given("sampler") is None:
             raise ObstacleError(loader, "its sampler comes from a dictionary")
         if drawn is not None:
             return dataset.value, True, size, drawn
-        shuffle = site.argument("shuffle", 2)
+        shuffle = site.argument("shuffle")
         if shuffle.state is State.ABSENT or shuffle.equals(False):
             return dataset.value, False, size, None
-        given = site.given("shuffle", 2)
+        given = site.given("shuffle")
         if given is not None and self._unless_sampled(given.value):
             return dataset.value, True, size, None
         if not shuffle.equals(True) or given is None:
