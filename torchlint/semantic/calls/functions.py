@@ -510,3 +510,13 @@ class Functions:
         return any(
             self.scopes.function(node) is function for node in self.tree.within(function, cst.Yield)
         )
+
+
+class Analysis:
+    """What most analyses of a file ask: its functions, nodes, scopes and names."""
+
+    def __init__(self, functions: Functions) -> None:
+        self.functions = functions
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.memo import Memo
@@ -24,20 +24,17 @@ _KEEPING: Final = frozenset("prepare append insert update setdefault info debug 
 """Functions that receive a loader and do not iterate over it."""
 
 
-class Loaders:
+class Loaders(Analysis):
     """Finds the calls that create torch's DataLoader, and the passes over each."""
 
     def __init__(
         self, functions: Functions, origins: Origins, iteration: Iteration, loops: Loops
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.origins = origins
         self.iteration = iteration
         self.loops = loops
         self.kinds = loops.kinds
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._in_batch_loops = Memo(False, self.names.trail, self._in_batch_loop)
         self._passes: dict[int, list[cst.CSTNode]] | None = None
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
@@ -60,17 +60,14 @@ _DEPTH: Final = 4
 _REMEMBERED: Final = 20_000
 
 
-class Modes:
+class Modes(Analysis):
     """Finds the effects of `eval()` and `train()` on the networks of a file."""
 
     def __init__(self, functions: Functions, kinds: Kinds, values: Values, loops: Loops) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.values = values
         self.loops = loops
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._mode_dependent: dict[int, bool | None] = {}
         self._networks = Memo[cst.BaseExpression, "bool | None"](
             None, self.names.trail, self._of_network

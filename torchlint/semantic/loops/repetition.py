@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.finding import Note
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
 from torchlint.semantic.scope.memo import Memo
@@ -39,14 +39,13 @@ _MOST_CALLS: Final = 4
 _REPEATED: Final = "the loop that runs this in every step"
 
 
-class Repetition:
+class Repetition(Analysis):
     """Separates code that runs in every step from setup code, in loops and in networks."""
 
     def __init__(self, functions: Functions, frequencies: Frequencies, loops: Loops) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.frequencies = frequencies
         self.loops = loops
-        self.scopes = functions.scopes
         self._functions = Memo(False, functions.names.trail, self._is_step)
 
     def each_step(self, node: cst.CSTNode) -> bool:

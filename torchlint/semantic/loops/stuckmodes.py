@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.scopes import dotted
@@ -42,18 +42,16 @@ class _ModeChange(NamedTuple):
 _DEPTH: Final = 3
 
 
-class StuckModes:
+class StuckModes(Analysis):
     """Follows the mode of networks around the loops of a file."""
 
     def __init__(
         self, functions: Functions, loops: Loops, gradients: Gradients, modes: Modes
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.loops = loops
         self.gradients = gradients
         self.modes = modes
-        self.tree = functions.tree
-        self.scopes = functions.scopes
 
     @cached_property
     def all(self) -> tuple[StuckMode, ...]:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import State, Value, Values
@@ -207,18 +207,16 @@ class TrainerCall(NamedTuple):
         return None if found is None else found.value
 
 
-class Trainings:
+class Trainings(Analysis):
     """Finds the calls that configure trainings, and the trainers that get them."""
 
     def __init__(
         self, functions: Functions, values: Values, origins: Origins, calls: Calls
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
         self.origins = origins
         self.calls = calls
-        self.tree = functions.tree
-        self.scopes = functions.scopes
 
     @cached_property
     def _all_arguments(self) -> tuple[TrainerArguments, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.kind import Kind
@@ -57,16 +57,13 @@ class _Flow:
         self.trained = False
 
 
-class Escapes:
+class Escapes(Analysis):
     """Follows graphs from the calls that record them to their uses."""
 
     def __init__(self, functions: Functions, kinds: Kinds, loops: Loops) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._training: dict[int, bool] = {}
         self._stepping: dict[int, bool] = {}
         self._attribute_words: set[str] = set()

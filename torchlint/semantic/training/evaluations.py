@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.scopes import How, dotted
@@ -82,20 +82,17 @@ def _is_pass(method: cst.FunctionDef) -> bool:
     return method.name.value == "__call__" or method.name.value.startswith("forward")
 
 
-class Evaluations:
+class Evaluations(Analysis):
     """Finds the evaluations of a file."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, loops: Loops, gradients: Gradients, modes: Modes
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.gradients = gradients
         self.modes = modes
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     @cached_property
     def all(self) -> tuple[Evaluation, ...]:

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.scopes import dotted
@@ -30,17 +30,14 @@ _SEEN: Final = ("builtins.", "torch.", "math.", "time.", "logging.")
 _DEPTH: Final = 3
 
 
-class GradientWork:
+class GradientWork(Analysis):
     """Tells whether code other than clipping may change accumulated gradients."""
 
     def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, updates: Updates) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.updates = updates
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def changes(self, accumulation: GradientAccumulation) -> bool:
         """Return whether code between the backward passes and the step may change the gradients."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How
@@ -26,17 +26,14 @@ class Start(NamedTuple):
     """The statement of the block that runs the node in question."""
 
 
-class Program:
+class Program(Analysis):
     """Relates the parts of a training script to each other."""
 
     def __init__(self, functions: Functions, kinds: Kinds, values: Values, loops: Loops) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.values = values
         self.loops = loops
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._loaders = Memo[cst.BaseExpression, "cst.Call | None"](
             None, self.names.trail, self._loader_call
         )

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.scopes import Binding, How
@@ -40,19 +40,16 @@ class Step(NamedTuple):
     lines: tuple[cst.BaseStatement, ...]
 
 
-class Steps:
+class Steps(Analysis):
     """Finds the steps of the training loops of a file."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, loops: Loops, frequencies: Frequencies
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.frequencies = frequencies
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     @cached_property
     def all(self) -> tuple[Step, ...]:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import says_training
@@ -48,16 +48,14 @@ _CLIP_METHODS: Final = frozenset("clip_grad_norm_ clip_grad_value_ clip_gradient
 _DEPTH: Final = 3
 
 
-class Updates:
+class Updates(Analysis):
     """Finds backward passes, clipping, optimizer steps and gradient clearing."""
 
     def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, origins: Origins) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.origins = origins
-        self.names = functions.names
-        self.scopes = functions.scopes
         self._known: dict[int, tuple[Update, ...]] = {}
 
     def within(self, region: cst.CSTNode) -> tuple[Update, ...]:

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.origins import Origins
@@ -32,16 +32,13 @@ _SOMETIMES: Final = frozenset({"torch.nn.AdaptiveLogSoftmaxWithLoss"})
 """Layers that may not use all their parameters in a pass."""
 
 
-class Usage:
+class Usage(Analysis):
     """Answers for networks that the file shows completely; False if anything is unknown."""
 
     def __init__(self, functions: Functions, values: Values, origins: Origins) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.origins = origins
         self.values = values
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._wholes = Memo(False, self.names.trail, self._is_whole)
         self._classes = Memo(False, self.names.trail, self._is_whole_class)
 

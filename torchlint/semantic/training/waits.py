@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.scopes import Binding, How, dotted
@@ -91,7 +91,7 @@ _PACKS: Final = (
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.DECLARED, How.LOOP)
 
 
-class Waits:
+class Waits(Analysis):
     """Follows values that every pass of a loop reads to their uses."""
 
     def __init__(
@@ -102,14 +102,11 @@ class Waits:
         readings: Readings,
         accumulators: Accumulators,
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.frequencies = frequencies
         self.readings = readings
         self.accumulators = accumulators
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def of(self, loop: Loop) -> Iterator[Wait]:
         """Yield the readings in a batch loop whose host sync no pass needs."""

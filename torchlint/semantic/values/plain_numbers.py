@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.values.kind import Kind
@@ -12,14 +12,13 @@ from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import Values
 
 
-class PlainNumbers:
+class PlainNumbers(Analysis):
     """Finds plain numbers: literals, sizes, roots, and names for them."""
 
     def __init__(self, functions: Functions, kinds: Kinds, values: Values) -> None:
         self.kinds = kinds
         self.values = values
-        self.scopes = functions.scopes
-        self.names = functions.names
+        super().__init__(functions)
         self._numbers = Memo(False, self.names.trail, self._is_number)
 
     def is_number(self, node: cst.BaseExpression) -> bool:

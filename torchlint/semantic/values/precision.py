@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.scope.vocabulary import Vocabulary
@@ -30,16 +30,13 @@ _AUTOCASTS: Final = frozenset({
 })  # fmt: skip
 
 
-class Precision:
+class Precision(Analysis):
     """Finds what a file does about the precision of its arithmetic."""
 
     def __init__(self, functions: Functions, kinds: Kinds, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._autocasts = Memo[cst.BaseExpression, "cst.Call | None"](
             None, self.names.trail, self._autocast
         )

@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.attention import Attention, ScoreMask
@@ -21,14 +21,12 @@ _NUMBERS: Final = frozenset("byte float long int".split())
 _BOUNDED: Final = ("tril", "triu")
 
 
-class Scores:
+class Scores(Analysis):
     """Interprets the scale and the masks of an attention."""
 
     def __init__(self, functions: Functions, values: Values) -> None:
         self.values = values
-        self.tree = functions.tree
-        self.names = functions.names
-        self.scopes = functions.scopes
+        super().__init__(functions)
         self._booleans = Memo(False, self.names.trail, self._is_boolean)
         self._triangles = Memo("", self.names.trail, self._triangle)
 
