@@ -11,6 +11,7 @@ from torchlint.finding import Note
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
+from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.kind import Kind, derived
@@ -34,7 +35,6 @@ _ONCE: Final = frozenset(
     ).split()
 )
 """Words in names of functions that a program calls rarely, whatever else the name says."""
-_MOST_CALLS: Final = 4
 """How many calls are followed from a node to the loop that runs it."""
 _REPEATED: Final = "the loop that runs this in every step"
 
@@ -68,7 +68,7 @@ class Repetition(Analysis):
 
         There is none if a loop of the node's own module runs it.
         """
-        loop = self._loop_elsewhere(node, _MOST_CALLS)
+        loop = self._loop_elsewhere(node, CALLERS)
         return () if loop is None else self.notes_on(loop)
 
     def notes_on(self, loop: LoopNode) -> tuple[Note, ...]:

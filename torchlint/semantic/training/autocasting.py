@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.precision import Precision
 from torchlint.semantic.values.values import State, Values
@@ -15,7 +16,6 @@ from torchlint.semantic.values.values import State, Values
 _CUDA_ONLY: Final = "torch.cuda.amp.autocast"
 _HALF: Final = frozenset({"torch.float16", "torch.half"})
 _MAY_CAST: Final = re.compile(r"amp|cast|prec|ctx|context|fp\d|bf16|half|mixed", re.IGNORECASE)
-_DEPTH: Final = 4
 
 
 class Casts(NamedTuple):
@@ -36,7 +36,7 @@ class Autocasting(Analysis):
         self.precision = precision
         self.origins = origins
 
-    def around(self, node: cst.CSTNode, depth: int = _DEPTH) -> Casts:
+    def around(self, node: cst.CSTNode, depth: int = CALLERS) -> Casts:
         """Return the autocast calls around a node, in its function and around all its callers."""
         found: list[cst.Call] = []
         complete = True

@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation
 from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.updates import Act, Updates
@@ -27,7 +28,6 @@ _HARMLESS: Final = frozenset(
 )
 """Methods of networks and optimizers that keep gradients, or count as gradient acts."""
 _SEEN: Final = ("builtins.", "torch.", "math.", "time.", "logging.")
-_DEPTH: Final = 3
 
 
 class GradientWork(Analysis):
@@ -41,7 +41,7 @@ class GradientWork(Analysis):
 
     def changes(self, accumulation: GradientAccumulation) -> bool:
         """Return whether code between the backward passes and the step may change the gradients."""
-        return any(self._may_change(node, _DEPTH) for node in self._between(accumulation))
+        return any(self._may_change(node, CALLED) for node in self._between(accumulation))
 
     def _between(self, accumulation: GradientAccumulation) -> Iterator[cst.Call | cst.Attribute]:
         """Yield the calls and gradient accesses between the last backward and the step."""

@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, Loops
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.training.share import (
     COUNTS,
@@ -50,7 +51,6 @@ _ROW_FUNCTIONS: Final = frozenset({
 })  # fmt: skip
 _EMPTY: Final = frozenset({"torch.zeros", "builtins.list", "builtins.dict", "numpy.zeros"})
 _FILLS: Final = frozenset("append extend update add insert put appendleft".split())
-_DEPTH: Final = 3
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
 
@@ -73,7 +73,7 @@ class Shares(Analysis):
         self.kinds = kinds
         self.loops = loops
         self.loop = loop
-        self._main = _Frame(loop.node, _DEPTH)
+        self._main = _Frame(loop.node, CALLED)
         self._cycles = 0
 
     def share(self, node: cst.CSTNode) -> Share:

@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, Loops, Role
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -98,7 +99,7 @@ class Steps(Analysis):
 
     # -- other work of a loop ------------------------------------------------
 
-    def _loops_of(self, node: cst.CSTNode, depth: int = 3) -> Iterator[Loop]:
+    def _loops_of(self, node: cst.CSTNode, depth: int = CALLED) -> Iterator[Loop]:
         """Yield the outermost training loops that run a node."""
         around = [loop for loop in self.loops.around(node) if loop.role is Role.TRAIN_BATCH]
         function = self.scopes.function(node)

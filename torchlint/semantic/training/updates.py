@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import says_training
 from torchlint.semantic.values.kind import Kind
@@ -45,7 +46,6 @@ _CLIPS: Final = frozenset({
     "torch.nn.utils.clip_grad_value_", "torch.nn.utils.clip_grads_with_norm_",
 })  # fmt: skip
 _CLIP_METHODS: Final = frozenset("clip_grad_norm_ clip_grad_value_ clip_gradients".split())
-_DEPTH: Final = 3
 
 
 class Updates(Analysis):
@@ -62,7 +62,7 @@ class Updates(Analysis):
         """Return the acts of a region, in source order."""
         found = self._known.get(id(region))
         if found is None:
-            found = self._known[id(region)] = tuple(self._of_region(region, _DEPTH, set()))
+            found = self._known[id(region)] = tuple(self._of_region(region, CALLED, set()))
         return found
 
     def _of_region(self, region: cst.CSTNode, depth: int, seen: set[int]) -> Iterator[Update]:

@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.accumulators import Accumulators
@@ -49,7 +50,6 @@ class _Destination(NamedTuple):
 
 
 _WHOLE: Final = -1
-_DEPTH: Final = 3
 _LONG: Final = 12
 _NOTHING: Final = _Destination(frozenset(), frozenset(), None, ())
 _RARE: Final = _NOTHING._replace(ends=frozenset({End.RARE}))
@@ -133,7 +133,7 @@ class Waits(Analysis):
         yield loop.node, ()
         edge: list[Region] = [loop.node]
         seen: set[int] = set()
-        for _ in range(_DEPTH - 1):
+        for _ in range(CALLED - 1):
             called: dict[int, tuple[cst.FunctionDef, list[cst.Call]]] = {}
             for region in edge:
                 for call in self.functions.own(region.body, cst.Call):
@@ -244,7 +244,7 @@ class Waits(Analysis):
     def _only_draws(self, node: cst.ListComp | cst.GeneratorExp) -> bool:
         """Return whether a comprehension only computes from what it draws."""
         return not node.for_in.ifs and all(
-            self._computes(call, _DEPTH) for call in self.tree.within(node.elt, cst.Call)
+            self._computes(call, CALLED) for call in self.tree.within(node.elt, cst.Call)
         )
 
     def _destination_in_statement(
@@ -406,7 +406,7 @@ class Waits(Analysis):
 
     # -- calls that pass values on ------------------------------------------------
 
-    def _passes_on(self, call: cst.Call, child: cst.CSTNode, depth: int = _DEPTH) -> bool:
+    def _passes_on(self, call: cst.Call, child: cst.CSTNode, depth: int = CALLED) -> bool:
         """Return whether a call only computes another value from its arguments."""
         if child is call.func:
             return True
