@@ -20,6 +20,14 @@ _COLLECTIVES: Final = tuple(
 )
 _WAITING: Final = {"wait_for_everyone": "accelerate", "barrier": "fabric"}
 """The methods of frameworks that wait for all processes."""
+_ROUND: Final = {
+    "gather": "accelerate",
+    "gather_for_metrics": "accelerate",
+    "reduce": "accelerate",
+    "all_gather": "fabric",
+    "all_reduce": "fabric",
+}
+"""The methods of frameworks that send a tensor through all processes."""
 _LOOPS: Final = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
 _HELPER: Final = re.compile(
     r"(?:all_)?reduce_(?:\w+_)?(?:tensor|tensors|dict|loss|losses|mean|metric|metrics|value|values)|"
@@ -31,7 +39,9 @@ _MEASURED: Final = frozenset(
         "err error errors stats statistics score scores total totals"
     ).split()
 )
-_COPYING: Final = frozenset("data detach clone item mean sum float double new".split())
+_COPYING: Final = frozenset(
+    "data detach clone item mean sum float double new repeat unsqueeze".split()
+)
 _GRADIENTS: Final = frozenset("grad grads gradient gradients param params parameters".split())
 
 
@@ -46,7 +56,8 @@ class CollectiveEveryStep(Rule):
             if script.loops.owner(call) == _WAITING[call.func.attr.value] and _is_hot(script, call):
                 yield Finding(self.code, script.span(call), _of_barrier(script, call))
         yield from self._averaged_logs(script)
-        for call in (*(site.node for site in script.calls.of(*_COLLECTIVES)), *_helpers(script)):
+        named = (site.node for site in script.calls.of(*_COLLECTIVES))
+        for call in (*named, *_helpers(script), *_of_frameworks(script)):
             if not call.args or not _is_hot(script, call):
                 continue
             measured = _measured(script, call)
@@ -106,8 +117,23 @@ def _helpers(script: Script) -> Iterator[cst.Call]:
     for call in script.tree.all(cst.Call):
         func = call.func
         last = func.attr if isinstance(func, cst.Attribute) else func
+        if isinstance(last, cst.Name) and last.value in _ROUND:
+            continue
         if isinstance(last, cst.Name) and _HELPER.fullmatch(last.value):
             if script.name(func) not in _COLLECTIVES and _reduces(script, call):
+                yield call
+
+
+def _of_frameworks(script: Script) -> Iterator[cst.Call]:
+    """Yield the calls in training loops by which a framework sends a tensor round.
+
+    In an evaluation they are the way to count every sample once.
+    """
+    for call in script.calls.of_methods(*_ROUND):
+        loop = script.loops.batch_loop(call)
+        method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+        if loop is not None and loop.role is Role.TRAIN_BATCH:
+            if script.loops.owner(call) == _ROUND[method]:
                 yield call
 
 
