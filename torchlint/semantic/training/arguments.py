@@ -316,7 +316,7 @@ class Trainings:
 
     def _read(self) -> Iterator[TrainerArguments]:
         """Yield the arguments that a parser of Transformers reads from a file of the project."""
-        for call in self.calls.of_methods(*_PARSES):
+        for call in (site.node for site in self.calls.of_methods(*_PARSES)):
             given = call.args[0].value if call.args else None
             read = self.values.files.named(given) if given is not None else None
             for parser in self._parsers(call) if read is not None else ():
@@ -395,7 +395,7 @@ class Trainings:
                 return Value(State.UNKNOWN)
             found = self.values.value_of(line.value)
         for setter in self.calls.of_methods(*_SETTERS):
-            if isinstance(setter.func, cst.Attribute) and self._may_be(setter.func.value, call):
+            if self._may_be(setter.receiver, call):
                 return Value(State.UNKNOWN)
         return found
 
