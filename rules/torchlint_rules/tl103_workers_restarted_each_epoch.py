@@ -12,6 +12,7 @@ from torchlint.api import (
     CallSite,
     Finding,
     Fix,
+    Impact,
     Kind,
     Rule,
     Script,
@@ -53,7 +54,8 @@ class WorkersRestartedEachEpoch(Rule):
                     script.edits.with_keyword(site.node, "persistent_workers", workers.kept),
                     because="under the same seed the order differs from the second epoch on",
                 )
-            yield site, Finding(self.code, script.span(site.node), message, fix)
+            span = script.span(site.node)
+            yield site, Finding(self.code, span, message, fix, impact=workers.impact)
 
     def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
         workers = arguments.setting("dataloader_num_workers")
@@ -94,6 +96,7 @@ class _Workers(NamedTuple):
     told: str
     kept: str
     """Empty if no short expression says it."""
+    impact: Impact | None = None
 
 
 def _workers(script: Script, site: CallSite) -> _Workers | None:
@@ -115,7 +118,7 @@ def _workers(script: Script, site: CallSite) -> _Workers | None:
         return _Workers("workers", "True")
     if _is_zero(script, given.value):
         return None
-    return _Workers("workers", f"{code} > 0" if _is_plain(given.value) else "")
+    return _Workers("workers", f"{code} > 0" if _is_plain(given.value) else "", "low")
 
 
 def _is_plain(node: cst.BaseExpression) -> bool:

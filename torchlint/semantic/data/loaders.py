@@ -280,8 +280,9 @@ class Loaders:
     def _repeats(
         self, place: cst.CSTNode, drawn: cst.BaseExpression | None, made: cst.Call, depth: int
     ) -> bool:
+        same = {made, *(self.made_by(drawn) if drawn is not None else ())}
         for loop in self.loops.around(place):
-            if self._builds(loop.node.body, made):
+            if any(self._builds(loop.node.body, each) for each in same):
                 return False
             if loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or _goes_around(loop.node):
                 return True
