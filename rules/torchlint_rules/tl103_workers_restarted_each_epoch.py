@@ -20,7 +20,7 @@ from torchlint.api import (
     TrainerArguments,
     Trait,
 )
-from torchlint_rules.shared.loadergroups import joined
+from torchlint_rules.shared.grouping import joined, maker
 
 _CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "add", "append")
 _WORKERS: Final = ("num_workers", 5)
@@ -34,11 +34,11 @@ _PROCESSORS: Final = ("os.cpu_count", "os.process_cpu_count", "multiprocessing.c
 class WorkersRestartedEachEpoch(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader that restarts the same workers in each epoch."""
-        yield from joined(script, self._of_loaders(script))
+        yield from joined(self._of_loaders(script), ("loader", "loaders"))
         for arguments in script.program.trainings.arguments("transformers", "trl"):
             yield from self._of_trainer(script, arguments)
 
-    def _of_loaders(self, script: Script) -> Iterator[tuple[CallSite, Finding]]:
+    def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         for site in script.calls.of("torch.utils.data.DataLoader"):
             workers = _workers(script, site)
             if workers is None or not _restarts_same(script, site):
@@ -55,7 +55,10 @@ class WorkersRestartedEachEpoch(Rule):
                     because="under the same seed the order differs from the second epoch on",
                 )
             span = script.span(site.node)
-            yield site, Finding(self.code, span, message, fix, impact=workers.impact)
+            yield (
+                maker(script, site.node),
+                Finding(self.code, span, message, fix, impact=workers.impact),
+            )
 
     def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
         workers = arguments.setting("dataloader_num_workers")
