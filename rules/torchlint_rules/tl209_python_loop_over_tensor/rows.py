@@ -103,9 +103,9 @@ def _uses(script: Script, part: cst.CSTNode, names: set[str]) -> bool:
 
 def _is_short(script: Script, drawn: cst.BaseExpression) -> bool:
     """Return whether a loop has few passes, or draws from something else than indices."""
-    if not isinstance(drawn, cst.Call):
-        return script.kind(drawn) not in _TENSORS
-    if script.name(drawn.func) not in _WALKING:
+    if script.kind(drawn) in _TENSORS:
+        return False
+    if not isinstance(drawn, cst.Call) or script.name(drawn.func) not in _WALKING:
         return True
     sizes = [script.values.value_of(arg.value).literal for arg in drawn.args]
     return any(isinstance(size, int) and size <= _FEW for size in sizes[-1:])
