@@ -23,7 +23,7 @@ from torchlint.api import (
 from torchlint_rules.shared.grouping import joined, maker
 
 _CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "add", "append")
-_WORKERS: Final = ("num_workers", 5)
+_WORKERS: Final = "num_workers"
 _PERSISTENT: Final = "dataloader_persistent_workers"
 _MOST: Final = 1024
 _RARE: Final = 500
@@ -104,7 +104,7 @@ class _Workers(NamedTuple):
 
 def _workers(script: Script, site: CallSite) -> _Workers | None:
     """Return the workers of a loader, None if it has none or none by default."""
-    number, given = site.argument(*_WORKERS), site.given(*_WORKERS)
+    number, given = site.argument(_WORKERS), site.given(_WORKERS)
     if number.is_literal:
         count = number.literal
         if type(count) is not int or count < 1:
@@ -166,7 +166,7 @@ def _is_positive(script: Script, node: cst.BaseExpression) -> bool:
 
 def _restarts_same(script: Script, site: CallSite) -> bool:
     """Return whether each epoch starts workers that see the same dataset as those before."""
-    dataset = site.given("dataset", 0)
+    dataset = site.given("dataset")
     return (
         site.argument("persistent_workers").state is State.ABSENT
         and dataset is not None
@@ -179,7 +179,7 @@ def _restarts_same(script: Script, site: CallSite) -> bool:
 
 def _is_changed(script: Script, made: cst.Call) -> bool:
     """Return whether the script changes the dataset of a loader after building the loader."""
-    dataset = script.calls.at(made).given("dataset", 0)
+    dataset = script.calls.at(made).given("dataset")
     if dataset is None:
         return True
     word = script.code(dataset.value)
