@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torchlint.config.environment import from_environment
-from torchlint.config.requirement import lowest_torch
+from torchlint.config.requirement import required_torch
 from torchlint.config.settings import ENVIRONMENT, ConfigError, Settings
 from torchlint.config.toml import parse, read_text
 from torchlint.config.values import place_of, read_table
@@ -112,16 +112,12 @@ def _table_in_pyproject(file: Path) -> dict[str, Any] | None:
 
 def _with_own_torch(settings: Settings, folder: Path) -> Settings:
     """Set `target_torch` from the version of torch that the project around `folder` requires."""
-    for parent in (folder, *folder.parents):
-        project = parent / "pyproject.toml"
-        if project.is_file():
-            text = read_text(project)
-            version = lowest_torch(parse(text, project)) if "torch" in text else None
-            if version is None:
-                return settings
-            sources = {**settings.sources, "target_torch": f"{project} (torch requirement)"}
-            return replace(settings, target_torch=version, sources=sources)
-    return settings
+    required = required_torch(folder)
+    if required is None:
+        return settings
+    version, file = required
+    sources = {**settings.sources, "target_torch": f"{file} (torch requirement)"}
+    return replace(settings, target_torch=version, sources=sources)
 
 
 def _overridden(settings: Settings, overrides: Mapping[str, Any], source: str) -> Settings:

@@ -10,13 +10,14 @@ from lsprotocol import types
 from pygls.uris import to_fs_path
 
 from torchlint.config import ConfigError
+from torchlint.engine.project import CONFIGURATION
 from torchlint.server.actions import FIX_ALL, Actions
 from torchlint.server.checked import Checked
 from torchlint.server.diagnostics import NAME
 from torchlint.server.hover import hover
 from torchlint.server.session import DELAY, Session
 
-_WATCHED: Final = "**/{*.py,pyproject.toml,torchlint.toml}"
+_WATCHED: Final = f"**/{{*.py,{','.join(CONFIGURATION)}}}"
 
 
 def attach(session: Session) -> None:
