@@ -63,6 +63,7 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         """,
         "torchlint.toml",
     )
+    (tmp_path / "lib").mkdir()
     settings = load(tmp_path / "a.py")
     assert settings == Settings(
         root=tmp_path,
@@ -267,6 +268,14 @@ def test_what_a_package_needs_counts_more_than_what_is_installed(tmp_path: Path)
     settings = load(tmp_path)
     assert settings.target_torch == (2, 1)
     assert settings.sources["target_torch"] == f"{tmp_path / 'pyproject.toml'} (torch requirement)"
+
+
+def test_a_source_folder_that_is_not_there_is_an_error_with_its_line(tmp_path: Path) -> None:
+    _write(tmp_path, 'ignore = ["TL4"]\nsrc = ["."]\n', "torchlint.toml")
+    assert load(tmp_path).src == (".",)
+    _write(tmp_path, 'src = [\n  ".",\n  "gone",\n]\n', "torchlint.toml")
+    with pytest.raises(ConfigError, match=r"torchlint\.toml:3: `src`: there is no folder gone"):
+        load(tmp_path)
 
 
 def test_the_search_for_torch_ends_where_the_project_begins(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from torchlint.config.environment import from_environment
 from torchlint.config.requirement import required_torch
 from torchlint.config.settings import ENVIRONMENT, ConfigError, Settings
 from torchlint.config.toml import parse, read_text
-from torchlint.config.values import place_of, read_table
+from torchlint.config.values import place, place_of, read_table
 
 
 def load(
@@ -36,6 +36,10 @@ def load(
         if found is not None:
             file, table = found
             settings = replace(_settings_in(table, file), root=file.parent.absolute())
+            for source in settings.src:
+                if not (settings.root / source).is_dir():
+                    where = place(settings, "src", source)
+                    raise ConfigError(f"{where}: `src`: there is no folder {source}")
         if settings.target_torch is None:
             settings = _with_own_torch(settings, folder)
     settings = _overridden(settings, from_environment(), ENVIRONMENT)
