@@ -56,7 +56,26 @@ def _saved(ls: Session, params: types.DidSaveTextDocumentParams) -> None:
 
 
 def _closed(ls: Session, params: types.DidCloseTextDocumentParams) -> None:
-    ls.close(params.text_document.uri)
+    ls.close(params.text_document.uri, [params.text_document.uri])
+
+
+def _notebook_opened(ls: Session, params: types.DidOpenNotebookDocumentParams) -> None:
+    ls.notebooks.open(params)
+    ls.reread(params.notebook_document.uri)
+
+
+def _notebook_changed(ls: Session, params: types.DidChangeNotebookDocumentParams) -> None:
+    ls.clear(ls.notebooks.change(params, ls.encoding))
+    ls.refresh(params.notebook_document.uri, DELAY)
+
+
+def _notebook_saved(ls: Session, params: types.DidSaveNotebookDocumentParams) -> None:
+    ls.reread(params.notebook_document.uri)
+
+
+def _notebook_closed(ls: Session, params: types.DidCloseNotebookDocumentParams) -> None:
+    ls.notebooks.close(params.notebook_document.uri)
+    ls.close(params.notebook_document.uri, [each.uri for each in params.cell_text_documents])
 
 
 async def _code_actions(
@@ -72,7 +91,7 @@ async def _resolve(ls: Session, action: types.CodeAction) -> types.CodeAction:
     """Add the edits to `source.fixAll`, unless the document has changed."""
     data = action.data if isinstance(action.data, dict) else {}
     known = await ls.current(str(data.get("uri")))
-    if known is not None and known.version == data.get("version"):
+    if known is not None and known.subject.versions == data.get("versions"):
         action.edit = await ls.off_the_loop(_actions(ls, known).edit_of_all)
     return action
 
@@ -81,8 +100,7 @@ async def _hover(ls: Session, params: types.HoverParams) -> types.Hover | None:
     known = await ls.current(params.text_document.uri)
     if known is None:
         return None
-    place = (ls.positions(known), params.position)
-    return await ls.off_the_loop(hover, known, *place, ls.registry)
+    return await ls.off_the_loop(hover, known, ls.positions(known), params, ls.registry)
 
 
 async def _configured(ls: Session, params: types.DidChangeConfigurationParams) -> None:
@@ -161,6 +179,10 @@ _HANDLERS: Final[dict[str, tuple[Callable[..., Any], Any]]] = {
     types.TEXT_DOCUMENT_DID_CHANGE: (_changed, None),
     types.TEXT_DOCUMENT_DID_SAVE: (_saved, None),
     types.TEXT_DOCUMENT_DID_CLOSE: (_closed, None),
+    types.NOTEBOOK_DOCUMENT_DID_OPEN: (_notebook_opened, None),
+    types.NOTEBOOK_DOCUMENT_DID_CHANGE: (_notebook_changed, None),
+    types.NOTEBOOK_DOCUMENT_DID_SAVE: (_notebook_saved, None),
+    types.NOTEBOOK_DOCUMENT_DID_CLOSE: (_notebook_closed, None),
     types.TEXT_DOCUMENT_CODE_ACTION: (
         _code_actions,
         types.CodeActionOptions([types.CodeActionKind.QuickFix, FIX_ALL], resolve_provider=True),
