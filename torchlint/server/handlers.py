@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,6 +77,18 @@ def _notebook_saved(ls: Session, params: types.DidSaveNotebookDocumentParams) ->
 def _notebook_closed(ls: Session, params: types.DidCloseNotebookDocumentParams) -> None:
     ls.notebooks.close(params.notebook_document.uri)
     ls.close(params.notebook_document.uri, [each.uri for each in params.cell_text_documents])
+
+
+async def _diagnostic(
+    ls: Session, params: types.DocumentDiagnosticParams
+) -> types.DocumentDiagnosticReport:
+    found = await ls.pulled(params.text_document.uri)
+    if found is None and params.previous_result_id is not None:
+        return types.RelatedUnchangedDocumentDiagnosticReport(params.previous_result_id)
+    name = blake2b(repr(found).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    if name == params.previous_result_id:
+        return types.RelatedUnchangedDocumentDiagnosticReport(name)
+    return types.RelatedFullDocumentDiagnosticReport(found or [], result_id=name)
 
 
 async def _code_actions(
@@ -183,6 +196,10 @@ _HANDLERS: Final[dict[str, tuple[Callable[..., Any], Any]]] = {
     types.NOTEBOOK_DOCUMENT_DID_CHANGE: (_notebook_changed, None),
     types.NOTEBOOK_DOCUMENT_DID_SAVE: (_notebook_saved, None),
     types.NOTEBOOK_DOCUMENT_DID_CLOSE: (_notebook_closed, None),
+    types.TEXT_DOCUMENT_DIAGNOSTIC: (
+        _diagnostic,
+        types.DiagnosticOptions(inter_file_dependencies=True, workspace_diagnostics=False),
+    ),
     types.TEXT_DOCUMENT_CODE_ACTION: (
         _code_actions,
         types.CodeActionOptions([types.CodeActionKind.QuickFix, FIX_ALL], resolve_provider=True),

@@ -57,6 +57,8 @@ class Session(LanguageServer):
         self.ended_well = False
         self._worker = ThreadPoolExecutor(1, NAME)
         self._known: dict[str, Checked] = {}
+        self._pulled: dict[str, Checked] = {}
+        """What an editor that asks for diagnostics has been answered last."""
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._looking: set[asyncio.Task[None]] = set()
         """The searches for documents to publish again."""
@@ -128,6 +130,7 @@ class Session(LanguageServer):
         if waiting is not None:
             waiting.cancel()
         self._known.pop(uri, None)
+        self._pulled.pop(uri, None)
         self.clear(documents)
         path = to_fs_path(uri)
         if path is not None:
@@ -165,11 +168,29 @@ class Session(LanguageServer):
             await self._tell_programs(uri)
             known = await self.current(uri)
             if known is not None:
-                positions = self.positions(known)
-                for found in await self.off_the_loop(diagnostics, known, positions):
-                    self.text_document_publish_diagnostics(found)
+                await self._show(known)
         except Exception as error:
             self.say(f"internal error: {type(error).__name__}: {error} (please report it)")
+
+    async def pulled(self, uri: str) -> list[types.Diagnostic] | None:
+        """Return the diagnostics of a document, None if it is closed or changed meanwhile."""
+        known = await self.current(uri)
+        if known is None:
+            return None
+        self._pulled[known.subject.uri] = known
+        found = await self.off_the_loop(diagnostics, known, self.positions(known))
+        return next((list(each.diagnostics) for each in found if each.uri == uri), [])
+
+    async def _show(self, known: Checked) -> None:
+        """Publish findings; an editor that asks for them is told to ask, if they are news."""
+        editor = self.client_capabilities
+        if editor.text_document and editor.text_document.diagnostic:
+            asks = editor.workspace and editor.workspace.diagnostics
+            if asks and asks.refresh_support and self._pulled.get(known.subject.uri) != known:
+                await self.workspace_diagnostic_refresh_async(None)
+            return
+        for found in await self.off_the_loop(diagnostics, known, self.positions(known)):
+            self.text_document_publish_diagnostics(found)
 
     async def _tell_programs(self, uri: str) -> None:
         """Show the text of a document to the others, and publish those that it changes."""
