@@ -173,20 +173,24 @@ class Session(LanguageServer):
             self.say(f"internal error: {type(error).__name__}: {error} (please report it)")
 
     async def pulled(self, uri: str) -> list[types.Diagnostic] | None:
-        """Return the diagnostics of a document, None if it is closed or changed meanwhile."""
+        """Return the diagnostics of a script, None if it is closed or changed meanwhile.
+
+        Those of notebooks are always published: VS Code does not ask for cells.
+        """
         known = await self.current(uri)
-        if known is None:
+        if known is None or known.subject.is_notebook:
             return None
-        self._pulled[known.subject.uri] = known
-        found = await self.off_the_loop(diagnostics, known, self.positions(known))
-        return next((list(each.diagnostics) for each in found if each.uri == uri), [])
+        self._pulled[uri] = known
+        (found,) = await self.off_the_loop(diagnostics, known, self.positions(known))
+        return list(found.diagnostics)
 
     async def _show(self, known: Checked) -> None:
         """Publish findings; an editor that asks for them is told to ask, if they are news."""
-        editor = self.client_capabilities
-        if editor.text_document and editor.text_document.diagnostic:
-            asks = editor.workspace and editor.workspace.diagnostics
-            if asks and asks.refresh_support and self._pulled.get(known.subject.uri) != known:
+        editor, subject = self.client_capabilities, known.subject
+        asks = editor.text_document and editor.text_document.diagnostic
+        if asks and not subject.is_notebook:
+            told = editor.workspace and editor.workspace.diagnostics
+            if told and told.refresh_support and self._pulled.get(subject.uri) is not known:
                 await self.workspace_diagnostic_refresh_async(None)
             return
         for found in await self.off_the_loop(diagnostics, known, self.positions(known)):
