@@ -18,7 +18,9 @@ from torchlint.server.diagnostics import NAME
 from torchlint.server.hover import hover
 from torchlint.server.session import DELAY, Session
 
-_WATCHED: Final = f"**/{{*.py,{','.join(CONFIGURATION)}}}"
+_READ: Final = (".py", ".json", ".yaml", ".yml")
+"""The endings of files that are read with the one that is open."""
+_WATCHED: Final = f"**/{{{','.join(f'*{end}' for end in _READ)},{','.join(CONFIGURATION)}}}"
 
 
 def attach(session: Session) -> None:
@@ -125,10 +127,10 @@ async def _configured(ls: Session, params: types.DidChangeConfigurationParams) -
 
 
 def _files_changed(ls: Session, params: types.DidChangeWatchedFilesParams) -> None:
-    if all(change.uri.endswith(".py") for change in params.changes):
-        ls.reread_modules()
-    else:
+    if any(change.uri.rpartition("/")[2] in CONFIGURATION for change in params.changes):
         ls.refresh_all()
+    else:
+        ls.reread_modules()
 
 
 async def _folders_changed(ls: Session, params: types.DidChangeWorkspaceFoldersParams) -> None:

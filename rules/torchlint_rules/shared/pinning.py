@@ -49,6 +49,7 @@ def _unpinned(script: Script) -> list[CallSite]:
         for site in script.calls.of("torch.utils.data.DataLoader")
         if site.argument(_PIN).state is State.ABSENT
         and not script.loaders.is_only_counted(site.node)
+        and not script.loaders.takes_one_batch(site.node)
         and _can_pin(script, site)
         and _moves(script, site)
     ]
@@ -75,6 +76,8 @@ def available(script: Script) -> str | None:
 
 def _available(script: Script) -> str | None:
     if not script.program.devices.can_use_accelerator or script.program.target.device == "mps":
+        return None
+    if script.functions.imports("torch_xla") and not _names_cuda(script):
         return None
     if not script.tree.mentions("xpu", "mps"):
         return "torch.cuda.is_available()"
