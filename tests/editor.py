@@ -27,6 +27,7 @@ class Editor:
         self.published: Queue[types.PublishDiagnosticsParams] = Queue()
         self.messages: Queue[str] = Queue()
         self.registered: Queue[str] = Queue()
+        self.refreshes: Queue[None] = Queue()
         self.settings = dict(settings or {})
         self.folders: list[types.WorkspaceFolder] = []
         self._loop = asyncio.new_event_loop()
@@ -65,7 +66,8 @@ class Editor:
         made = types.ClientCapabilities(
             workspace=capabilities.get("workspace", workspace),
             text_document=types.TextDocumentClientCapabilities(
-                code_action=capabilities.get("code_action", actions)
+                code_action=capabilities.get("code_action", actions),
+                diagnostic=capabilities.get("diagnostic"),
             ),
             general=general,
         )
@@ -178,7 +180,11 @@ class Editor:
         def configuration(parameters: types.ConfigurationParams) -> list[Any]:
             return [self.settings.get(item.scope_uri) for item in parameters.items]
 
+        def refreshed(_: None) -> None:
+            self.refreshes.put(None)
+
         for method, handler in {
+            types.WORKSPACE_DIAGNOSTIC_REFRESH: refreshed,
             types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS: published,
             types.WINDOW_SHOW_MESSAGE: shown,
             types.CLIENT_REGISTER_CAPABILITY: registered,

@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 from torchlint.config import ConfigError
 from torchlint.engine.diagnostics import CheckError, Diagnostic
 from torchlint.engine.texts import check, fix
+from torchlint.notebook.notebook import written
 
 _MAGIC: Final = "%%torchlint"
 _NAME: Final = "notebook.ipynb"
@@ -62,7 +63,7 @@ class TorchlintMagics:
         self, cells: Sequence[str], is_last_alone: bool, options: argparse.Namespace
     ) -> None:
         found = check(
-            _notebook(cells), filename=_NAME, select=options.select, ignore=options.ignore or ()
+            written(cells), filename=_NAME, select=options.select, ignore=options.ignore or ()
         )
         if is_last_alone:
             found = [each for each in found if each.cell == len(cells)]
@@ -73,7 +74,7 @@ class TorchlintMagics:
 
     def _print_fixed(self, cells: Sequence[str], options: argparse.Namespace) -> None:
         fixed = fix(
-            _notebook(cells), filename=_NAME, select=options.select, ignore=options.ignore or ()
+            written(cells), filename=_NAME, select=options.select, ignore=options.ignore or ()
         )
         made = json.loads(fixed.text)["cells"][-1]["source"]
         print("".join(made))  # noqa: T201
@@ -106,12 +107,6 @@ def _without_magic(cell: str) -> str:
     if not first.startswith(_MAGIC):
         return cell
     return "" if "fix" in first.split() else f"\n{rest}"
-
-
-def _notebook(cells: Sequence[str]) -> str:
-    empty: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}}
-    made = [{**empty, "outputs": [], "source": cell} for cell in cells]
-    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
 
 def _line(found: Diagnostic, is_last_alone: bool) -> str:

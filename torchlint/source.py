@@ -134,6 +134,10 @@ class Source:
         """Return the offset at which the part that contains `offset` begins."""
         return 0
 
+    def offset_of(self, part: int | None) -> int | None:
+        """Return the offset at which a part begins, None for a cell without Python."""
+        return 0
+
     def edits_by_part(
         self, edits: Iterable[Edit]
     ) -> list[tuple[int | None, Source, tuple[Edit, ...]]]:

@@ -5,6 +5,7 @@ No daemon is needed: the instructions are read, and the installation is tried on
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -53,3 +54,22 @@ def test_it_runs_torchlint_as_a_user_without_rights() -> None:
     assert ("ENTRYPOINT", '["torchlint"]') in STEPS
     assert ("CMD", '["check", "."]') in STEPS
     assert ("USER", "torchlint") in STEPS
+
+
+def test_every_instruction_is_one_and_every_command_is_shell() -> None:
+    lines = [line for line in TEXT.splitlines() if line and not line.startswith("#")]
+    assert len(lines) == len(STEPS)
+    known = {"FROM", "ARG", "ENV", "COPY", "RUN", "USER", "WORKDIR", "ENTRYPOINT", "CMD"}
+    assert {what for what, _ in STEPS} <= known
+    for what, words in STEPS:
+        if what == "RUN":
+            subprocess.run(["sh", "-n", "-c", words], check=True)
+        elif what in ("ENTRYPOINT", "CMD"):
+            assert all(isinstance(word, str) for word in json.loads(words))
+
+
+def test_the_guide_builds_and_runs_the_image_as_the_file_says() -> None:
+    page = (ROOT / "docs" / "guide" / "github.md").read_text(encoding="utf-8")
+    build, run = re.findall(r"^docker .*$", page, re.MULTILINE)
+    assert f"#   {build}\n" in (ROOT / "templates" / "Dockerfile").read_text(encoding="utf-8")
+    assert run.startswith('docker run --rm -v "$PWD:/work" torchlint check ')

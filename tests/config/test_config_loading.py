@@ -63,6 +63,7 @@ def test_every_option_in_its_toml_form(tmp_path: Path) -> None:
         """,
         "torchlint.toml",
     )
+    (tmp_path / "lib").mkdir()
     settings = load(tmp_path / "a.py")
     assert settings == Settings(
         root=tmp_path,
@@ -229,3 +230,60 @@ def test_the_target_follows_the_projects_own_requirement(
     (tmp_path / "src").mkdir()
     assert load(tmp_path / "src" / "a.py").target_torch == target
     assert load(tmp_path, isolated=True).target_torch is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "target"),
+    [
+        ("requirements.txt", "numpy\ntorch==1.12.1+cu113  # as on the cluster\n", (1, 12)),
+        ("requirements.txt", "--extra-index-url https://x.org\ntorch >= 2.1\n", (2, 1)),
+        ("requirements.txt", "torch==2.4.0 \\\n    --hash=sha256:00\n", (2, 4)),
+        ("requirements.txt", "torch==2.4.0 --hash=sha256:00\n", (2, 4)),
+        ("requirements.txt", "torchvision==0.13\ntorch\n# torch==1.4\n", None),
+        ("requirements.txt", "torch @ https://x.org/torch-2.0-any.whl\n", None),
+        ("setup.cfg", "[options]\ninstall_requires =\n    numpy\n    torch>=1.8\n", (1, 8)),
+        ("setup.py", "setup(install_requires=['numpy', 'torch>=1.13'])\n", (1, 13)),
+        ("setup.py", "NEEDS = ['torch~=2.2']\nsetup(install_requires=NEEDS)\n", (2, 2)),
+        ("setup.py", "setup(  # 'torch>=1.7'\n", None),
+        ("environment.yml", "dependencies:\n  - pytorch=1.12.1=py3.9_cuda\n", (1, 12)),
+        ("environment.yml", "dependencies:\n  - pytorch::pytorch>=2.0,<3\n", (2, 0)),
+        ("environment.yml", "dependencies:\n  - pytorch 1.13 py3.8_0\n", (1, 13)),
+        ("environment.yml", "dependencies:\n  - pytorch-cuda=11.8\n  - pytorch\n", None),
+        ("environment.yaml", "- pip:\n  - 'torch == 2.3.*'\n", (2, 3)),
+    ],
+)
+def test_the_other_files_of_a_project_say_which_torch_it_needs(
+    tmp_path: Path, name: str, text: str, target: tuple[int, int] | None
+) -> None:
+    _write(tmp_path, "[tool.black]\n")
+    _write(tmp_path, text, name)
+    (tmp_path / "src").mkdir()
+    assert load(tmp_path / "src" / "a.py").target_torch == target
+
+
+def test_what_a_package_needs_counts_more_than_what_is_installed(tmp_path: Path) -> None:
+    _write(tmp_path, "torch==2.6\n", "requirements.txt")
+    assert load(tmp_path).target_torch == (2, 6)
+    _write(tmp_path, '[project]\ndependencies = ["torch>=2.1"]')
+    settings = load(tmp_path)
+    assert settings.target_torch == (2, 1)
+    assert settings.sources["target_torch"] == f"{tmp_path / 'pyproject.toml'} (torch requirement)"
+
+
+def test_a_source_folder_that_is_not_there_is_an_error_with_its_line(tmp_path: Path) -> None:
+    _write(tmp_path, 'ignore = ["TL4"]\nsrc = ["."]\n', "torchlint.toml")
+    assert load(tmp_path).src == (".",)
+    _write(tmp_path, 'src = [\n  ".",\n  "gone",\n]\n', "torchlint.toml")
+    with pytest.raises(ConfigError, match=r"torchlint\.toml:3: `src`: there is no folder gone"):
+        load(tmp_path)
+
+
+def test_the_search_for_torch_ends_where_the_project_begins(tmp_path: Path) -> None:
+    _write(tmp_path, "torch==1.12\n", "requirements.txt")
+    _write(tmp_path / "inner", "[project]\nname = 'inner'\n")
+    assert load(tmp_path / "inner").target_torch is None
+
+
+def test_a_file_of_requirements_written_by_powershell_is_read(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.2\n", encoding="utf-16")
+    assert load(tmp_path).target_torch == (2, 2)

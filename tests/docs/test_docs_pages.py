@@ -106,8 +106,8 @@ def test_a_page_has_versions_options_and_examples(pages: dict[str, str]) -> None
     assert "for torch 1.7 and newer." in pages["rules/TL103.md"]
 
 
-def test_articles_name_the_rules_that_they_advise(pages: dict[str, str]) -> None:
-    tips = pages["articles.md"].partition("### 16. ")[2].partition("### 17. ")
+def test_tips_name_their_rules(pages: dict[str, str]) -> None:
+    tips = pages["articles.md"].partition("## 16. ")[2].partition("## 17. ")
     assert "(rules/TL601.md)" in tips[0]
     assert "`torchlint audit`" in tips[2]
 

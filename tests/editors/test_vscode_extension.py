@@ -3,51 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
-import pytest
 from checkouts import ROOT
+from editors.packages import npm
 
 SOURCES = ROOT / "editors" / "vscode"
-OFFLINE = r"ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH"
-OLDEST_NODE = 20
-
-
-def npm(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["npm", *words],
-        cwd=folder,
-        env={**os.environ, "TORCHLINT_PYTHON": sys.executable, "NO_UPDATE_NOTIFIER": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.fixture(scope="module")
-def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the extension's folder, with the packages that it is built with."""
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        pytest.skip("needs node and npm to build the extension")
-    said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
-    if int(said.lstrip("v").split(".")[0]) < OLDEST_NODE:
-        pytest.skip(f"needs node {OLDEST_NODE} or newer, not {said.strip()}")
-    root = tmp_path_factory.mktemp("extension")
-    ignored = shutil.ignore_patterns("node_modules", "build", "dist")
-    folder = Path(shutil.copytree(SOURCES, root / "editors" / "vscode", ignore=ignored))
-    shutil.copy(ROOT / "LICENSE", root)
-    done = npm(folder, "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund")
-    if done.returncode and re.search(OFFLINE, done.stderr):
-        pytest.skip("needs the npm registry, which cannot be reached")
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 def test_its_types_are_right(extension: Path) -> None:

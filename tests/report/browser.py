@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions, Keys
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
 
 __all__ = ["Browser"]
 
@@ -25,6 +26,7 @@ _FLAGS = (
     "--hide-scrollbars",
 )
 
+_MODIFIERS = (Keys.CONTROL, Keys.SHIFT)
 _INTERNAL = ("chrome://", "chrome-untrusted://")
 """How the addresses of Chromium's own pages begin, such as the one of a new tab."""
 
@@ -63,6 +65,28 @@ class Browser:
             and not event["params"]["documentURL"].startswith(_INTERNAL)
         ]
         return console, asked
+
+    def go(self, address: str) -> None:
+        """Open an address."""
+        self._driver.get(address)
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after the other; `Keys.CONTROL + "s"` is pressed as one."""
+        for key in keys:
+            chain = ActionChains(self._driver)
+            *held, last = list(key) if key[0] in _MODIFIERS else [key]
+            for each in held:
+                chain.key_down(each)
+            chain.send_keys(last)
+            for each in held:
+                chain.key_up(each)
+            chain.perform()
+
+    def double_click(self, selector: str, text: str) -> None:
+        """Double-click the first element of a CSS selector that shows a text."""
+        found = self._driver.find_elements(By.CSS_SELECTOR, selector)
+        element = next(each for each in found if text in each.text)
+        ActionChains(self._driver).double_click(element).perform()
 
     def _said(self, log: str) -> list[str]:
         """Return what a log has had since it was last asked for."""

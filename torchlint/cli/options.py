@@ -8,7 +8,15 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from torchlint.cli.parameters import OneOf, complete_rules, per_file_ignores, version, words
+from torchlint.cli.parameters import (
+    OneOf,
+    SomePath,
+    complete_rules,
+    per_file_ignores,
+    selected,
+    version,
+    words,
+)
 from torchlint.config import COLORS, DEVICES, FORMATS, MOST_SECONDS, OF_THE_RUN, ORDERS, STEPS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -84,7 +92,7 @@ def all_of(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
     return decorate
 
 
-paths_argument = click.argument("paths", nargs=-1, type=click.Path(readable=False, path_type=Path))
+paths_argument = click.argument("paths", nargs=-1, type=SomePath(readable=False, path_type=Path))
 color_option = click.option(
     "--color",
     type=OneOf(COLORS),
@@ -123,7 +131,7 @@ configuration_options = all_of(
     *(
         click.option(
             flag(name),
-            type=words,
+            type=selected if name == "select" else words,
             shell_complete=None if name in _PATTERNS else complete_rules,
             metavar="PATTERNS" if name in _PATTERNS else "RULES",
             multiple=True,
@@ -161,7 +169,7 @@ run_options = all_of(
     _switch("--no-cache", "-n", help="Do not read or write the cache."),
     click.option(
         "--cache-dir",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=SomePath(file_okay=False, path_type=Path),
         help="Folder of the cache.",
     ),
     click.option("--show-files", is_flag=True, help="Print the files that would be checked."),
@@ -183,13 +191,13 @@ report_options = all_of(
     click.option(
         "--output-file",
         "-o",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=SomePath(dir_okay=False, path_type=Path),
         help="Write the report to a file.",
     ),
     _switch("--statistics", help="Count findings by rule."),
     click.option(
         "--baseline",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=SomePath(dir_okay=False, path_type=Path),
         metavar="FILE",
         help="Hide findings that are listed in FILE.",
     ),

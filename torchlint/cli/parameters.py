@@ -33,6 +33,24 @@ def per_file_ignores(value: str) -> dict[str, tuple[str, ...]]:
     return ignores
 
 
+def selected(value: str) -> tuple[str, ...]:
+    """Parse the words of `--select`: without any, a run would find nothing and look clean."""
+    found = words(value)
+    if not found:
+        raise click.BadParameter("it is empty; write `ALL` for every rule")
+    return found
+
+
+class SomePath(click.Path):
+    """A path that is not empty, as that of a shell variable without a value is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; `""` would mean the current folder."""
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def version(value: str) -> tuple[int, int]:
     """Parse a version of torch."""
     try:

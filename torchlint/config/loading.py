@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from torchlint.config.environment import from_environment
-from torchlint.config.requirement import lowest_torch
+from torchlint.config.requirement import required_torch
 from torchlint.config.settings import ENVIRONMENT, ConfigError, Settings
 from torchlint.config.toml import parse, read_text
-from torchlint.config.values import place_of, read_table
+from torchlint.config.values import place, place_of, read_table
 
 
 def load(
@@ -36,6 +36,10 @@ def load(
         if found is not None:
             file, table = found
             settings = replace(_settings_in(table, file), root=file.parent.absolute())
+            for source in settings.src:
+                if not (settings.root / source).is_dir():
+                    where = place(settings, "src", source)
+                    raise ConfigError(f"{where}: `src`: there is no folder {source}")
         if settings.target_torch is None:
             settings = _with_own_torch(settings, folder)
     settings = _overridden(settings, from_environment(), ENVIRONMENT)
@@ -112,16 +116,12 @@ def _table_in_pyproject(file: Path) -> dict[str, Any] | None:
 
 def _with_own_torch(settings: Settings, folder: Path) -> Settings:
     """Set `target_torch` from the version of torch that the project around `folder` requires."""
-    for parent in (folder, *folder.parents):
-        project = parent / "pyproject.toml"
-        if project.is_file():
-            text = read_text(project)
-            version = lowest_torch(parse(text, project)) if "torch" in text else None
-            if version is None:
-                return settings
-            sources = {**settings.sources, "target_torch": f"{project} (torch requirement)"}
-            return replace(settings, target_torch=version, sources=sources)
-    return settings
+    required = required_torch(folder)
+    if required is None:
+        return settings
+    version, file = required
+    sources = {**settings.sources, "target_torch": f"{file} (torch requirement)"}
+    return replace(settings, target_torch=version, sources=sources)
 
 
 def _overridden(settings: Settings, overrides: Mapping[str, Any], source: str) -> Settings:

@@ -1,19 +1,105 @@
-"""The lowest version of torch that a project's own requirements allow."""
+"""The lowest version of torch that the files of a project allow."""
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from torchlint.config.toml import parse, read_text
+
+PROJECT_FILES: Final = (
+    *("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt"),
+    *("environment.yml", "environment.yaml"),
+)
+"""The files of a project that name the packages it needs, the one that counts most first."""
+
+_LAST: Final = ("pyproject.toml", ".git")
+"""What ends the search upwards: a project begins in a folder that has one of them."""
+
+_TORCH: Final = re.compile(r"\s*torch\b(?![-_.])", re.IGNORECASE)
+_IN_CONDA: Final = re.compile(
+    r"""^\s*-\s*["']?(?:[\w-]+::)?(?:py)?torch\s*(?P<version>[\s=<>~!][^"'#\n]*)""", re.MULTILINE
+)
 
 
-def lowest_torch(pyproject: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return the lowest version of torch that a `pyproject.toml` allows, or None."""
-    for specifiers in (list(_required(pyproject)), list(_optional(pyproject))):
+def required_torch(folder: Path) -> tuple[tuple[int, int], Path] | None:
+    """Return the lowest torch that the project around a folder allows, and the file that says so.
+
+    Raises `ConfigError` for a `pyproject.toml` that cannot be read.
+    """
+    for parent in (folder, *folder.parents):
+        for name in PROJECT_FILES:
+            file = parent / name
+            if file.is_file() and (version := _lowest(file)) is not None:
+                return version, file
+        if any((parent / name).exists() for name in _LAST):
+            break
+    return None
+
+
+def _lowest(file: Path) -> tuple[int, int] | None:
+    """Return the lowest torch that one file allows: by what it requires, else by its extras."""
+    text = read_text(file) if file.name == "pyproject.toml" else _text(file)
+    if "torch" not in text.lower():
+        return None
+    if file.name == "pyproject.toml":
+        project = parse(text, file)
+        kinds = [list(_required(project)), list(_optional(project))]
+    else:
+        kinds = [list(_READERS[file.suffix](text))]
+    for specifiers in kinds:
         lowest = [version for version in map(_lower_bound, specifiers) if version is not None]
         if lowest:
             return min(lowest)
     return None
+
+
+def _text(file: Path) -> str:
+    """Return the text of a file as pip reads it, empty if it cannot be read."""
+    try:
+        data = file.read_bytes()
+    except OSError:
+        return ""
+    wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    return data.decode("utf-16" if wide else "utf-8-sig", "replace")
+
+
+def _in_requirements(text: str) -> Iterator[str]:
+    """Yield the constraints on torch in a `requirements.txt`."""
+    yield from _torch_among([re.split(r"\s#|\s--|\\", line)[0] for line in text.splitlines()])
+
+
+def _in_setup_cfg(text: str) -> Iterator[str]:
+    """Yield the constraints on torch in the options of a `setup.cfg`."""
+    yield from _torch_among(text.splitlines())
+
+
+def _in_setup_py(text: str) -> Iterator[str]:
+    """Yield the constraints on torch among the strings of a `setup.py`."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    yield from _torch_among([node.value for node in nodes if isinstance(node, ast.Constant)])
+
+
+def _in_conda(text: str) -> Iterator[str]:
+    """Yield conda's and pip's constraints on torch in an `environment.yml` as PEP 440 ones."""
+    for found in _IN_CONDA.finditer(text):
+        version = re.sub(r"^\s*={0,2}\s*(?=\d)", "==", found["version"])
+        yield re.sub(r"(?<=[\d*])(?:=|\s+[^\s,<>=~!]).*", "", version)
+
+
+_READERS: Final[Mapping[str, Callable[[str], Iterator[str]]]] = {
+    ".cfg": _in_setup_cfg,
+    ".txt": _in_requirements,
+    ".py": _in_setup_py,
+    ".yml": _in_conda,
+    ".yaml": _in_conda,
+}
 
 
 def _required(pyproject: Mapping[str, Any]) -> Iterator[str]:
@@ -46,9 +132,9 @@ def _torch_among(requirements: Any) -> Iterator[str]:
     from packaging.requirements import InvalidRequirement, Requirement
 
     for text in requirements if isinstance(requirements, list) else ():
-        if isinstance(text, str) and re.match(r"\s*torch\b(?![-_.])", text, re.IGNORECASE):
+        if isinstance(text, str) and _TORCH.match(text):
             try:
-                yield str(Requirement(text).specifier)
+                yield str(Requirement(text.strip()).specifier)
             except InvalidRequirement:
                 continue
 

@@ -1,31 +1,20 @@
-"""The four articles from which the rules come, and the tips of the last one."""
+"""The public article from which rules come, and its tips."""
 
 from __future__ import annotations
 
 from typing import Final
 
-ARTICLES: Final = {
-    "S0": "How can I accelerate deep learning model training in PyTorch?",
-    "S1": "Performance Boost: Advanced Training Techniques",
-    "S2": "Best Practices for Efficient Deep Learning Model Training",
-    "S3": "What can you do to make your training finish faster?",
-}
-"""The titles, by the keys that rules use."""
+LAST: Final = "S3"
+"""The key of the article that rules use; `S0` to `S2` are texts without a public address."""
+
+TITLE: Final = "Faster Deep Learning Training with PyTorch"
 
 ORIGIN: Final = (
-    "torchlint began with four articles. Below is what they advise, and the rule that looks for it. "
-    "Only the last one has an address here: the first three came to the project as texts without "
-    "author or address, and no public page could be identified as theirs. Most of their advice is "
-    "also in PyTorch's own "
+    "Many rules look for what an article of 2021 advises: "
+    f"[{TITLE}](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/) by Lorenz Kuhn, "
+    "Below are its tips and their rules. Most of them are also in PyTorch's "
     "[Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html)."
 )
-"""Where the articles came from."""
-
-PUBLISHED: Final = {
-    "S3": "By Lorenz Kuhn: [Faster Deep Learning Training with PyTorch]"
-    "(https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/), 2021.",
-}
-"""Author and address, by key, where they are known."""
 
 TIPS: Final = (
     "Learning-rate schedule",
@@ -46,20 +35,13 @@ TIPS: Final = (
     "No gradients in evaluation",
     "Normalized inputs and batch norm",
 )
-"""The subjects of the seventeen tips of the last article, in order."""
+"""The subjects of the seventeen tips, in order."""
 
 BONUS: Final = "bonus"
-"""The word after the key of the last article for advice outside of its tips."""
-
-
-def article_of(source: str) -> str:
-    """Return the title of `S0` or of the article of `S3.7`."""
-    return ARTICLES[source.partition(".")[0]]
+"""The word after the key for advice outside of the tips."""
 
 
 def tip_of(source: str) -> str:
-    """Return the heading of the tip of `S3.7`, empty for a whole article."""
+    """Return the heading of the tip of `S3.7`."""
     number = source.partition(".")[2]
-    if not number:
-        return ""
     return "Other advice" if number == BONUS else f"{number}. {TIPS[int(number) - 1]}"

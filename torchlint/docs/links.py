@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from torchlint.docs.articles import article_of, tip_of
+from torchlint.docs.articles import TITLE, tip_of
 
 
 
@@ -13,8 +13,7 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def article_link(source: str, page: str) -> str:
-    """Return a link to `S0` or to the tip of `S3.7` on the page of articles."""
+def tip_link(source: str, page: str) -> str:
+    """Return a link to the tip of `S3.7` on the page of tips."""
     tip = tip_of(source)
-    title = f"{article_of(source)} {tip}".rstrip()
-    return f"[{title}]({page}#{anchor(tip or article_of(source))})"
+    return f"[{TITLE}: {tip}]({page}#{anchor(tip)})"

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from torchlint.docs.articles import ARTICLES, BONUS, ORIGIN, PUBLISHED, TIPS, tip_of
+from torchlint.docs.articles import BONUS, LAST, ORIGIN, TIPS, tip_of
 from torchlint.docs.chart import speed_chart
 from torchlint.docs.claims import contradictions
 from torchlint.docs.picture import picture
@@ -21,7 +21,6 @@ from torchlint.rule import Rule
 from torchlint.testing.checkout import Checkout
 
 _GENERATED: Final = "<!-- Written by `python -m torchlint.docs` from the rules: edit those. -->"
-_LAST: Final = "S3"
 
 
 def files(tree: Checkout) -> dict[Path, str]:
@@ -75,7 +74,7 @@ def _index(rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:
     yield ""
     yield (
         f"{len(rules)} rules, {on} of them on by default; `--preview` adds the others, whose pages "
-        "say why they are off. By article: [articles](../articles.md)."
+        "say why they are off. They are listed [by tip](../articles.md), too."
     )
     for category, group in groupby(rules, key=lambda rule: card_of(rule).category or ""):
         members = list(group)
@@ -108,23 +107,16 @@ def _link(rule: type[Rule], folder: str) -> str:
 
 
 def _articles(rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:
-    yield "# Rules by article"
+    yield "# Rules by tip"
     yield ""
     yield ORIGIN
-    for key, title in ARTICLES.items():
-        yield from ("", f"## {title}")
-        if key in PUBLISHED:
-            yield from ("", PUBLISHED[key])
-        if key == _LAST:
-            yield from _tips(rules, folder)
-        else:
-            yield from ("", *_advised(key, rules, folder))
+    yield from _tips(rules, folder)
 
 
 def _tips(rules: Sequence[type[Rule]], folder: str) -> Iterator[str]:
     for number in (*range(1, len(TIPS) + 1), BONUS):
-        source = f"{_LAST}.{number}"
-        yield from ("", f"### {tip_of(source)}", "")
+        source = f"{LAST}.{number}"
+        yield from ("", f"## {tip_of(source)}", "")
         found = list(_advised(source, rules, folder))
         yield from found or ("No rule reports it; `torchlint audit` checks whether it is in use.",)
 

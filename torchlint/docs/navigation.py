@@ -11,7 +11,7 @@ from torchlint.report.card import card_of
 from torchlint.rule import Rule
 from torchlint.testing.checkout import Checkout
 
-_LAST: Final = '{ "By article" = "articles.md" },'
+_LAST: Final = '{ "By tip" = "articles.md" },'
 """The entry of the navigation after which the rules follow."""
 
 

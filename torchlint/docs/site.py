@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from torchlint.docs.links import article_link
+from torchlint.docs.articles import LAST
+from torchlint.docs.links import tip_link
 from torchlint.docs.lists import evidence_of, rules_of
 from torchlint.measurement import measurements
 from torchlint.page.document import Snippet
@@ -65,8 +66,9 @@ def _page(tree: Checkout, rule: type[Rule], evidence: Sequence[Mapping[str, Any]
     text += ["", "## Not reported"]
     for snippet in written.quiet:
         text += _folded(snippet, "python", is_open=False)
-    if rule.articles:
-        links = (f"- {article_link(source, '../articles.md')}" for source in rule.articles)
+    tips = [source for source in rule.articles if source.startswith(f"{LAST}.")]
+    if tips:
+        links = (f"- {tip_link(source, '../articles.md')}" for source in tips)
         text += ["", "## Advised by", "", *links]
     return "\n".join(text) + "\n"
 

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from torchlint import __version__
 from torchlint.config import ConfigError, Settings, load, place
+from torchlint.config.requirement import PROJECT_FILES
 from torchlint.registry import Registry, Selection
 
-CONFIGURATION: Final = ("torchlint.toml", "pyproject.toml")
-"""The names of configuration files; the first one in a folder wins."""
+CONFIGURATION: Final = ("torchlint.toml", *PROJECT_FILES)
+"""The names of the files that settings come from."""
 
 
 class Project:

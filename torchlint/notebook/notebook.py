@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import bisect
 import codecs
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from torchlint.edit import Edit, Span, apply_edits
 from torchlint.notebook.document import Document, scan
@@ -164,6 +165,11 @@ class Notebook(Source):
         """Return the offset at which the cell that contains `offset` begins."""
         return self._starts[self._at(offset)][0] if self._starts else 0
 
+    def offset_of(self, part: int | None) -> int | None:
+        """Return the offset at which the text of a cell begins, None without Python."""
+        found = (start for start, index in self._starts if self.cells[index].number == part)
+        return next(found, None)
+
     @cached_property
     def hidden_words(self) -> frozenset[str]:
         """The words in commands, and in cells of other languages."""
@@ -206,6 +212,13 @@ class Notebook(Source):
             span = Span(edit.span.start - start, edit.span.end - start)
             groups.setdefault(index, []).append(Edit(span, edit.text))
         return groups
+
+
+def written(cells: Iterable[str]) -> str:
+    """Return the file of a notebook that has these code cells."""
+    empty: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}}
+    made = [{**empty, "outputs": [], "source": cell} for cell in cells]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
 
 def _joined(cells: Iterable[Cell]) -> str:

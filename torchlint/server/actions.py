@@ -11,7 +11,7 @@ from lsprotocol import types
 from torchlint.finding import Finding, Fix, Safety
 from torchlint.server.checked import Checked
 from torchlint.server.diagnostics import diagnostic
-from torchlint.server.edits import changed_lines, workspace_edit
+from torchlint.server.edits import changed_lines, edits_of, workspace_edit
 from torchlint.server.positions import Positions
 
 FIX_ALL: Final = "source.fixAll.torchlint"
@@ -19,7 +19,7 @@ FIX_ALL: Final = "source.fixAll.torchlint"
 
 @dataclass(frozen=True)
 class Actions:
-    """The code actions for one version of a document.
+    """The code actions for one version of a script or notebook.
 
     `versioned` says whether the editor accepts edits for a version, and `resolves` whether it
     asks for the edits of an action only when that was chosen.
@@ -34,7 +34,8 @@ class Actions:
         """Yield the actions for a range, of the requested kinds."""
         only = params.context.only
         if _wanted(types.CodeActionKind.QuickFix.value, only):
-            near = self.checked.near(self.positions.span(params.range))
+            span = self.positions.span(params.text_document.uri, params.range)
+            near = [] if span is None else self.checked.near(span)
             yield from (self._fix(finding) for finding in near if self.checked.is_sound(finding))
             yield from self._silencing(near)
         if _wanted(FIX_ALL, only) and self.checked.has_safe_fixes():
@@ -43,7 +44,7 @@ class Actions:
     def edit_of_all(self) -> types.WorkspaceEdit:
         """Return the edits of all safe fixes."""
         edits = changed_lines(self.checked.source, self.checked.fixed())
-        return workspace_edit(self.checked, self.positions, edits, self.versioned)
+        return workspace_edit(self.positions, edits, self.versioned)
 
     def _fix(self, finding: Finding) -> types.CodeAction:
         fix = finding.fix
@@ -53,7 +54,9 @@ class Actions:
             kind=types.CodeActionKind.QuickFix,
             diagnostics=[diagnostic(finding, self.checked, self.positions)],
             is_preferred=fix.safety >= Safety.CLOSE or None,
-            edit=workspace_edit(self.checked, self.positions, fix.edits, self.versioned),
+            edit=workspace_edit(
+                self.positions, edits_of(self.checked.source, fix.edits), self.versioned
+            ),
         )
 
     def _silencing(self, findings: Iterable[Finding]) -> Iterator[types.CodeAction]:
@@ -66,13 +69,14 @@ class Actions:
                 title=f"Ignore {finding.code} here",
                 kind=types.CodeActionKind.QuickFix,
                 diagnostics=[diagnostic(finding, self.checked, self.positions)],
-                edit=workspace_edit(self.checked, self.positions, edits, self.versioned),
+                edit=workspace_edit(self.positions, edits, self.versioned),
             )
 
     def _fix_all(self) -> types.CodeAction:
         action = types.CodeAction(title="Apply all safe torchlint fixes", kind=FIX_ALL)
+        subject = self.checked.subject
         if self.resolves:
-            action.data = {"uri": self.checked.uri, "version": self.checked.version}
+            action.data = {"uri": subject.uri, "versions": subject.versions}
         else:
             action.edit = self.edit_of_all()
         return action

@@ -1,15 +1,12 @@
-"""The results for one version of a document."""
+"""The results for one version of a script or notebook."""
 
 from __future__ import annotations
 
-import io
-import tokenize
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchlint.config import Settings
-from torchlint.edit import Span, apply_edits
+from torchlint.edit import Span
 from torchlint.engine import FileResult, check_source, fix_source
 from torchlint.engine.fixproblem import fix_problem
 from torchlint.engine.ignorecomments import annotate
@@ -18,6 +15,7 @@ from torchlint.engine.timelimit import within
 from torchlint.engine.usedelsewhere import Projects
 from torchlint.finding import Finding, Safety
 from torchlint.registry import RuleHead, Selection
+from torchlint.server.subject import Subject
 from torchlint.source import Source
 
 if TYPE_CHECKING:
@@ -26,16 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checked:
-    """The findings of one version of a document, and the available edits."""
+    """The findings of one version of a script or notebook, and the available edits."""
 
-    uri: str
-    version: int | None
-    source: Source
+    subject: Subject
     rules: Selection
     settings: Settings
     result: FileResult
     programs: Programs
     _sound: dict[Finding, bool] = field(default_factory=dict)
+
+    @property
+    def source(self) -> Source:
+        """The text that was checked."""
+        return self.subject.source
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -103,23 +104,16 @@ class Checked:
         if finding.fix is None or not finding.fix.edits or finding.fix.safety is Safety.SHOW:
             return False
         try:
-            after = self.source.with_text(apply_edits(self.source.text, finding.fix.edits))
+            after = self.source.edited(finding.fix.edits)
         except ValueError:
             return False
         return fix_problem(self.source, after, finding.fix.edits) is None
 
 
-def checked(
-    uri: str,
-    version: int | None,
-    text: str,
-    path: Path,
-    preferences: Preferences,
-    programs: Programs,
-) -> Checked:
-    """Check one version of a document; raises `ConfigError`."""
-    rules, settings = preferences.of(path)
-    source = Source(str(path), text, _encoding(text))
+def checked(subject: Subject, preferences: Preferences, programs: Programs) -> Checked:
+    """Check one version of a script or notebook; raises `ConfigError`."""
+    rules, settings = preferences.of(subject.path)
+    source = subject.source
     linked = programs.link(source, settings)
     used_elsewhere = Projects(preferences.settings).used_elsewhere
     result = within(
@@ -128,20 +122,10 @@ def checked(
         lambda: check_source(source, rules, settings, None, used_elsewhere, linked),
         lambda text: FileResult(source.path, source, warnings=(text,)),
     )
-    return Checked(uri, version, source, rules, settings, result, programs)
+    return Checked(subject, rules, settings, result, programs)
 
 
-def unchecked(uri: str, version: int | None, text: str, path: Path) -> Checked:
-    """Return a version of a document without results."""
-    source = Source(str(path), text)
-    nothing = FileResult(source.path, source)
-    return Checked(uri, version, source, Selection((), {}), Settings(), nothing, Programs())
-
-
-def _encoding(text: str) -> str:
-    """Return the encoding that a text declares for its file, UTF-8 by default."""
-    head = io.BytesIO(text.encode("utf-8", "surrogatepass"))
-    try:
-        return tokenize.detect_encoding(head.readline)[0]
-    except SyntaxError:
-        return "utf-8"
+def unchecked(subject: Subject) -> Checked:
+    """Return a version of a script or notebook without results."""
+    nothing = FileResult(subject.source.path, subject.source)
+    return Checked(subject, Selection((), {}), Settings(), nothing, Programs())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -23,22 +24,29 @@ _SEVERITIES: Final = {
 }
 
 
-def diagnostics(checked: Checked, positions: Positions) -> list[types.Diagnostic]:
-    """Return a diagnostic per finding."""
-    return [diagnostic(finding, checked, positions) for finding in checked.findings]
+def diagnostics(checked: Checked, positions: Positions) -> list[types.PublishDiagnosticsParams]:
+    """Return the diagnostics of each document, one per finding."""
+    found: dict[str, list[types.Diagnostic]] = defaultdict(list)
+    for finding in checked.findings:
+        place = positions.place(finding.span)
+        found[place.uri].append(diagnostic(finding, checked, positions))
+    return [
+        types.PublishDiagnosticsParams(document.uri, found[document.uri], document.version)
+        for document in checked.subject.documents
+    ]
 
 
 def diagnostic(finding: Finding, checked: Checked, positions: Positions) -> types.Diagnostic:
     """Return the diagnostic of a finding, with its notes as related places."""
     card = card_of(checked.head(finding.code).load())
     return types.Diagnostic(
-        range=positions.range(finding.span),
+        range=positions.place(finding.span).range,
         message=finding.message,
         severity=_severity(card, finding.impact or card.impact, checked),
         code=finding.code,
         code_description=types.CodeDescription(card.link) if card.link else None,
         source=NAME,
-        related_information=list(_related(finding, checked, positions)) or None,
+        related_information=list(_related(finding, positions)) or None,
     )
 
 
@@ -49,14 +57,14 @@ def _severity(card: Card, impact: str, checked: Checked) -> types.DiagnosticSeve
 
 
 def _related(
-    finding: Finding, checked: Checked, positions: Positions
+    finding: Finding, positions: Positions
 ) -> Iterator[types.DiagnosticRelatedInformation]:
     for note in finding.notes:
-        yield types.DiagnosticRelatedInformation(_place(note, checked, positions), note.message)
+        yield types.DiagnosticRelatedInformation(_place(note, positions), note.message)
 
 
-def _place(note: Note, checked: Checked, positions: Positions) -> types.Location:
+def _place(note: Note, positions: Positions) -> types.Location:
     if not note.path:
-        return types.Location(checked.uri, positions.range(note.span))
+        return positions.place(note.span)
     start = types.Position(note.row - 1, 0)
     return types.Location(Path(note.path).absolute().as_uri(), types.Range(start, start))

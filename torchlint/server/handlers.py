@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from lsprotocol import types
 from pygls.uris import to_fs_path
 
 from torchlint.config import ConfigError
+from torchlint.engine.project import CONFIGURATION
 from torchlint.server.actions import FIX_ALL, Actions
 from torchlint.server.checked import Checked
 from torchlint.server.diagnostics import NAME
@@ -18,7 +20,7 @@ from torchlint.server.session import DELAY, Session
 
 _READ: Final = (".py", ".json", ".yaml", ".yml")
 """The endings of files that are read with the one that is open."""
-_WATCHED: Final = "**/{*.py,*.json,*.yaml,*.yml,pyproject.toml,torchlint.toml}"
+_WATCHED: Final = f"**/{{{','.join(f'*{end}' for end in _READ)},{','.join(CONFIGURATION)}}}"
 
 
 def attach(session: Session) -> None:
@@ -57,7 +59,38 @@ def _saved(ls: Session, params: types.DidSaveTextDocumentParams) -> None:
 
 
 def _closed(ls: Session, params: types.DidCloseTextDocumentParams) -> None:
-    ls.close(params.text_document.uri)
+    ls.close(params.text_document.uri, [params.text_document.uri])
+
+
+def _notebook_opened(ls: Session, params: types.DidOpenNotebookDocumentParams) -> None:
+    ls.notebooks.open(params)
+    ls.reread(params.notebook_document.uri)
+
+
+def _notebook_changed(ls: Session, params: types.DidChangeNotebookDocumentParams) -> None:
+    ls.clear(ls.notebooks.change(params, ls.encoding))
+    ls.refresh(params.notebook_document.uri, DELAY)
+
+
+def _notebook_saved(ls: Session, params: types.DidSaveNotebookDocumentParams) -> None:
+    ls.reread(params.notebook_document.uri)
+
+
+def _notebook_closed(ls: Session, params: types.DidCloseNotebookDocumentParams) -> None:
+    ls.notebooks.close(params.notebook_document.uri)
+    ls.close(params.notebook_document.uri, [each.uri for each in params.cell_text_documents])
+
+
+async def _diagnostic(
+    ls: Session, params: types.DocumentDiagnosticParams
+) -> types.DocumentDiagnosticReport:
+    found = await ls.pulled(params.text_document.uri)
+    if found is None and params.previous_result_id is not None:
+        return types.RelatedUnchangedDocumentDiagnosticReport(params.previous_result_id)
+    name = blake2b(repr(found).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    if name == params.previous_result_id:
+        return types.RelatedUnchangedDocumentDiagnosticReport(name)
+    return types.RelatedFullDocumentDiagnosticReport(found or [], result_id=name)
 
 
 async def _code_actions(
@@ -73,7 +106,7 @@ async def _resolve(ls: Session, action: types.CodeAction) -> types.CodeAction:
     """Add the edits to `source.fixAll`, unless the document has changed."""
     data = action.data if isinstance(action.data, dict) else {}
     known = await ls.current(str(data.get("uri")))
-    if known is not None and known.version == data.get("version"):
+    if known is not None and known.subject.versions == data.get("versions"):
         action.edit = await ls.off_the_loop(_actions(ls, known).edit_of_all)
     return action
 
@@ -82,8 +115,7 @@ async def _hover(ls: Session, params: types.HoverParams) -> types.Hover | None:
     known = await ls.current(params.text_document.uri)
     if known is None:
         return None
-    place = (ls.positions(known), params.position)
-    return await ls.off_the_loop(hover, known, *place, ls.registry)
+    return await ls.off_the_loop(hover, known, ls.positions(known), params, ls.registry)
 
 
 async def _configured(ls: Session, params: types.DidChangeConfigurationParams) -> None:
@@ -95,10 +127,10 @@ async def _configured(ls: Session, params: types.DidChangeConfigurationParams) -
 
 
 def _files_changed(ls: Session, params: types.DidChangeWatchedFilesParams) -> None:
-    if all(change.uri.endswith(_READ) for change in params.changes):
-        ls.reread_modules()
-    else:
+    if any(change.uri.rpartition("/")[2] in CONFIGURATION for change in params.changes):
         ls.refresh_all()
+    else:
+        ls.reread_modules()
 
 
 async def _folders_changed(ls: Session, params: types.DidChangeWorkspaceFoldersParams) -> None:
@@ -162,6 +194,14 @@ _HANDLERS: Final[dict[str, tuple[Callable[..., Any], Any]]] = {
     types.TEXT_DOCUMENT_DID_CHANGE: (_changed, None),
     types.TEXT_DOCUMENT_DID_SAVE: (_saved, None),
     types.TEXT_DOCUMENT_DID_CLOSE: (_closed, None),
+    types.NOTEBOOK_DOCUMENT_DID_OPEN: (_notebook_opened, None),
+    types.NOTEBOOK_DOCUMENT_DID_CHANGE: (_notebook_changed, None),
+    types.NOTEBOOK_DOCUMENT_DID_SAVE: (_notebook_saved, None),
+    types.NOTEBOOK_DOCUMENT_DID_CLOSE: (_notebook_closed, None),
+    types.TEXT_DOCUMENT_DIAGNOSTIC: (
+        _diagnostic,
+        types.DiagnosticOptions(inter_file_dependencies=True, workspace_diagnostics=False),
+    ),
     types.TEXT_DOCUMENT_CODE_ACTION: (
         _code_actions,
         types.CodeActionOptions([types.CodeActionKind.QuickFix, FIX_ALL], resolve_provider=True),

@@ -14,10 +14,12 @@ from torchlint.suppress import find_suppressions
 
 
 def hover(
-    checked: Checked, positions: Positions, position: types.Position, registry: Registry
+    checked: Checked, positions: Positions, params: types.HoverParams, registry: Registry
 ) -> types.Hover | None:
     """Return the pages of the rules at a position, None where there is none."""
-    at = positions.offset(position)
+    at = positions.offset(params.text_document.uri, params.position)
+    if at is None:
+        return None
     found = {**_codes_in_comments(checked, at), **_codes_of_findings(checked, at)}
     if not found:
         return None
@@ -25,7 +27,7 @@ def hover(
     span = Span(min(each.start for each in found.values()), max(e.end for e in found.values()))
     return types.Hover(
         contents=types.MarkupContent(types.MarkupKind.Markdown, pages),
-        range=positions.range(span),
+        range=positions.place(span).range,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -20,10 +20,11 @@ from torchlint.engine.programs import Programs
 from torchlint.registry import Registry
 from torchlint.server.checked import Checked, checked, unchecked
 from torchlint.server.diagnostics import NAME, diagnostics
+from torchlint.server.notebooks import Notebooks
 from torchlint.server.positions import Positions
 from torchlint.server.preferences import Preferences
 from torchlint.server.protocol import Protocol
-from torchlint.source import Source
+from torchlint.server.subject import Document, Subject
 
 if TYPE_CHECKING:
     from pygls.workspace import TextDocument
@@ -40,7 +41,15 @@ class Session(LanguageServer):
     protocol: Protocol
 
     def __init__(self, registry: Registry) -> None:
-        super().__init__(NAME, __version__, types.TextDocumentSyncKind.Full, protocol_cls=Protocol)
+        cells = types.NotebookDocumentFilterWithCells([types.NotebookCellLanguage("python")])
+        super().__init__(
+            NAME,
+            __version__,
+            types.TextDocumentSyncKind.Full,
+            types.NotebookDocumentSyncOptions([cells], save=True),
+            protocol_cls=Protocol,
+        )
+        self.notebooks = Notebooks()
         self.registry = registry
         self.preferences = Preferences(registry)
         self.programs = Programs(settings_of=self.preferences.settings)
@@ -48,6 +57,8 @@ class Session(LanguageServer):
         self.ended_well = False
         self._worker = ThreadPoolExecutor(1, NAME)
         self._known: dict[str, Checked] = {}
+        self._pulled: dict[str, Checked] = {}
+        """What an editor that asks for diagnostics has been answered last."""
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._looking: set[asyncio.Task[None]] = set()
         """The searches for documents to publish again."""
@@ -65,18 +76,18 @@ class Session(LanguageServer):
         The result is None for a document that is not checked, is closed, or changed in the
         meantime.
         """
-        document = self._document(uri)
-        if document is None:
+        subject = self._subject(uri)
+        if subject is None:
             return None
-        known = self._known.get(uri)
-        if known is not None and _is_about(known, document):
+        known = self._known.get(subject.uri)
+        if known is not None and known.subject == subject:
             return known
         before = self._round
-        found = await self._checked(document)
-        if self._document(uri) is not document or not _is_about(found, document):
+        found = await self._checked(subject)
+        if self._subject(uri) != subject:
             return None
         if self._round == before:
-            self._known[uri] = found
+            self._known[subject.uri] = found
         return found
 
     def refresh(self, uri: str, delay: float = 0) -> None:
@@ -103,16 +114,24 @@ class Session(LanguageServer):
         self.preferences.forget()
         self._known.clear()
         self._round += 1
-        for document in list(self.workspace.text_documents.values()):
-            self.refresh(document.uri)
+        documents = [document.uri for document in self.workspace.text_documents.values()]
+        scripts = [uri for uri in documents if self.notebooks.subject(uri) is None]
+        for uri in (*scripts, *self.notebooks.uris()):
+            self.refresh(uri)
 
-    def close(self, uri: str) -> None:
-        """Forget a document, and clear its findings in the editor."""
+    def clear(self, uris: Iterable[str]) -> None:
+        """Clear the findings of documents in the editor."""
+        for uri in uris:
+            self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+
+    def close(self, uri: str, documents: Iterable[str]) -> None:
+        """Forget a script or notebook, and clear the findings of its documents in the editor."""
         waiting = self._refreshing.pop(uri, None)
         if waiting is not None:
             waiting.cancel()
         self._known.pop(uri, None)
-        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+        self._pulled.pop(uri, None)
+        self.clear(documents)
         path = to_fs_path(uri)
         if path is not None:
             self._worker.submit(self.programs.change, path, None)
@@ -120,9 +139,14 @@ class Session(LanguageServer):
 
     def positions(self, known: Checked) -> Positions:
         """Return the positions of a document in the columns that the editor counts."""
+        return Positions(known.subject, self.encoding)
+
+    @property
+    def encoding(self) -> str:
+        """The units in which the editor counts columns."""
         encoding = self.workspace.position_encoding
         word = encoding.value if isinstance(encoding, types.PositionEncodingKind) else encoding
-        return Positions(known.source, word or types.PositionEncodingKind.Utf16.value)
+        return word or types.PositionEncodingKind.Utf16.value
 
     def say(self, message: str, kind: types.MessageType = types.MessageType.Error) -> None:
         """Show a message, once."""
@@ -144,18 +168,39 @@ class Session(LanguageServer):
             await self._tell_programs(uri)
             known = await self.current(uri)
             if known is not None:
-                found = await self.off_the_loop(diagnostics, known, self.positions(known))
-                self.text_document_publish_diagnostics(
-                    types.PublishDiagnosticsParams(uri, found, known.version)
-                )
+                await self._show(known)
         except Exception as error:
             self.say(f"internal error: {type(error).__name__}: {error} (please report it)")
 
+    async def pulled(self, uri: str) -> list[types.Diagnostic] | None:
+        """Return the diagnostics of a script, None if it is closed or changed meanwhile.
+
+        Those of notebooks are always published: VS Code does not ask for cells.
+        """
+        known = await self.current(uri)
+        if known is None or known.subject.is_notebook:
+            return None
+        self._pulled[uri] = known
+        (found,) = await self.off_the_loop(diagnostics, known, self.positions(known))
+        return list(found.diagnostics)
+
+    async def _show(self, known: Checked) -> None:
+        """Publish findings; an editor that asks for them is told to ask, if they are news."""
+        editor, subject = self.client_capabilities, known.subject
+        asks = editor.text_document and editor.text_document.diagnostic
+        if asks and not subject.is_notebook:
+            told = editor.workspace and editor.workspace.diagnostics
+            if told and told.refresh_support and self._pulled.get(subject.uri) is not known:
+                await self.workspace_diagnostic_refresh_async(None)
+            return
+        for found in await self.off_the_loop(diagnostics, known, self.positions(known)):
+            self.text_document_publish_diagnostics(found)
+
     async def _tell_programs(self, uri: str) -> None:
         """Show the text of a document to the others, and publish those that it changes."""
-        document, path = self._document(uri), to_fs_path(uri)
-        if document is not None and path is not None:
-            await self.off_the_loop(self.programs.change, path, Source(path, document.source))
+        subject, path = self._subject(uri), to_fs_path(uri)
+        if subject is not None and path is not None:
+            await self.off_the_loop(self.programs.change, path, subject.source)
             self._refresh_stale(uri)
 
     def _refresh_stale(self, besides: str = "") -> None:
@@ -171,23 +216,28 @@ class Session(LanguageServer):
                     del self._known[uri]
                     self.refresh(uri)
 
-    async def _checked(self, document: TextDocument) -> Checked:
-        path = self._path(document)
-        version = (document.uri, document.version, document.source, path)
+    async def _checked(self, subject: Subject) -> Checked:
         try:
-            found = await self.off_the_loop(checked, *version, self.preferences, self.programs)
+            found = await self.off_the_loop(checked, subject, self.preferences, self.programs)
         except ConfigError as error:
             self.say(error.message)
-            return unchecked(*version)
+            return unchecked(subject)
         for line in found.result.errors:
             self.say(line)
         for line in found.result.warnings:
             self.say(line, types.MessageType.Warning)
         return found
 
-    def _document(self, uri: str) -> TextDocument | None:
+    def _subject(self, uri: str) -> Subject | None:
+        """Return what to check for a document or a notebook, None for what is no Python."""
+        notebook = self.notebooks.subject(uri)
+        if notebook is not None:
+            return notebook
         document = self.workspace.text_documents.get(unquote(uri))
-        return document if document is not None and _is_python(document) else None
+        if document is None or not _is_python(document):
+            return None
+        own = Document(document.uri, document.version, document.source)
+        return Subject(document.uri, self._path(document), (own,))
 
     def _path(self, document: TextDocument) -> Path:
         """Return the path of a document; an unsaved one counts as a file in the first folder."""
@@ -202,7 +252,3 @@ def _is_python(document: TextDocument) -> bool:
     if uri_scheme(document.uri) not in ("file", "untitled"):
         return False
     return document.language_id == "python" or document.uri.endswith(".py")
-
-
-def _is_about(known: Checked, document: TextDocument) -> bool:
-    return known.version == document.version and known.source.text == document.source

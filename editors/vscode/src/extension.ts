@@ -170,6 +170,7 @@ class Torchlint implements vscode.Disposable, vscode.TextDocumentContentProvider
         documentSelector: [
           { language: "python", scheme: "file" },
           { language: "python", scheme: "untitled" },
+          { language: "python", scheme: "vscode-notebook-cell" },
         ],
         outputChannel: this.log,
         revealOutputChannelOn: RevealOutputChannelOn.Never,

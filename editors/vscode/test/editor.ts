@@ -6,6 +6,10 @@ import { pathToFileURL, fileURLToPath } from "node:url";
 type Listener = (event: unknown) => unknown;
 
 class Disposable {
+  static from(): Disposable {
+    return new Disposable();
+  }
+
   constructor(private readonly ended: () => unknown = () => undefined) {}
   dispose(): void {
     this.ended();
@@ -65,6 +69,10 @@ class Uri {
   toString(): string {
     return this.text;
   }
+}
+
+class TabInputText {
+  constructor(readonly uri: Uri) {}
 }
 
 class Diagnostic {
@@ -238,6 +246,7 @@ export class Editor {
       TextEdit,
       WorkspaceEdit,
       CancellationTokenSource,
+      TabInputText,
       version: "1.91.0",
       env: partly({ appName: "editor", language: "en" }),
       extensions: { getExtension: () => undefined, onDidChange: new EventEmitter().event },
@@ -252,7 +261,10 @@ export class Editor {
       window: partly({
         activeTextEditor: { document: this.document, selection: { active: new Position(0, 0) } },
         visibleTextEditors: [],
-        tabGroups: partly({ all: [] }),
+        tabGroups: partly({
+          all: [{ tabs: [{ input: new TabInputText((this.document as { uri: Uri }).uri) }] }],
+          onDidChangeTabs: new EventEmitter().event,
+        }),
         createOutputChannel: () => channel,
         createStatusBarItem: () => this.status,
         showWarningMessage: say,
