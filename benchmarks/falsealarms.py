@@ -55,7 +55,7 @@ class Change:
         return Variant("rule", ("NONE",), Safety.EXACT, {str(self.script): changed})
 
 
-CHANGES: Final = (
+CHANGES: Final[Sequence[Change]] = (
     Change(
         "a comment",
         FIXTURES / "tl801_anomaly_detection" / "fast.py",
@@ -164,12 +164,13 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, default=Path("falsealarms.json"), metavar="FILE")
     parser.add_argument("--pretend", action="store_true", help="on the pretend accelerator")
     given = parser.parse_args()
-    changes, device = CHANGES, "cpu"
+    changes: Sequence[Change] = CHANGES
+    device = "cpu"
     if given.pretend:
         paths = [str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
         folder = tempfile.TemporaryDirectory()
-        changes, device = tuple(pretended(Path(folder.name))), "auto"
+        changes, device = pretended(Path(folder.name)), "auto"
     kept: dict[str, list[str]] = json.loads(given.kept.read_bytes()) if given.kept.exists() else {}
     for at in range(given.runs):
         for change in changes:

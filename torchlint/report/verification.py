@@ -118,6 +118,7 @@ def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
         "peak_memory": {
             "host": asdict(outcome.host_memory),
             "device": asdict(outcome.device_memory),
+            "reserved": asdict(outcome.reserved_memory),
         },
         "energy_per_step": asdict(outcome.energy),
         "warnings": list(outcome.warnings),
@@ -286,6 +287,7 @@ def facts(outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("slowest rank", _slowest(outcome.rank_times)),
         ("host memory", _sizes(outcome.host_memory)),
         ("device memory", _sizes(outcome.device_memory)),
+        ("reserved memory", _sizes(outcome.reserved_memory)),
     )
 
 
