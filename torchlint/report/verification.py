@@ -203,7 +203,7 @@ def conditions(report: Report) -> tuple[str, ...]:
         count, hosts = report.launcher.nproc_per_node, report.launcher.nnodes
         where += f", under torchrun with {count} process{'es' if count > 1 else ''}"
         where += f" on each of {hosts} hosts" if hosts > 1 else ""
-    window = f"{report.steps} steps after {report.warmup} of warm-up"
+    window = f"{report.steps} steps after {report.warmup} of warm-up, not what follows them"
     if report.whole:
         window = "whole runs"
     compared = _compared(report)
