@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, Role, Rule, Script, State
+from torchlint.api import CallSite, Finding, Fix, Note, Role, Rule, Script, State
 from torchlint_rules.shared.removal import Leftover, removal_of
 
 _TORCH: Final = frozenset({
@@ -21,6 +21,7 @@ _PYTHON: Final = frozenset({"cProfile.Profile", "profile.Profile"})
 _RUNNERS: Final = ("cProfile.run", "cProfile.runctx")
 _HISTORY: Final = "torch.cuda.memory._record_memory_history"
 _SNAPSHOTS: Final = ("_dump_snapshot", "_snapshot", "memory_snapshot")
+_BREAKDOWN: Final = "wall_clock_breakdown"
 _DEAR: Final = ("with_stack", "record_shapes", "profile_memory")
 _DEPTH: Final = 3
 
@@ -43,6 +44,15 @@ class Profiler(Rule):
         for place in places:
             fix = _fix(script, place, together)
             yield Finding(self.code, script.span(place.site.node), _message(script, place), fix)
+        for arg, configuration in script.program.trainings.deepspeed():
+            timed = script.values.entry(configuration, _BREAKDOWN)
+            if timed.equals(True) and timed.node is not None:
+                message = (
+                    f"`{_BREAKDOWN}` makes DeepSpeed wait for the device around each phase of "
+                    "every step: take it out"
+                )
+                note = Note(script.span(timed.node), f"`{_BREAKDOWN}` is set here")
+                yield Finding(self.code, script.span(arg), message, None, (note,))
 
 
 class _Place(NamedTuple):
@@ -76,18 +86,18 @@ def _is_bounded(site: CallSite) -> bool:
     """Return whether a profiler is off, is optional, or has a schedule."""
     if site.argument("schedule").state is not State.ABSENT:
         return True
-    enabled = site.argument("enabled", 0)
+    enabled = site.argument("enabled")
     return enabled.state is not State.ABSENT and not enabled.equals(True)
 
 
 def _of_history(script: Script, site: CallSite) -> _Place | None:
-    enabled = site.argument("enabled", 0)
+    enabled = site.argument("enabled")
     if enabled.equals(None) or enabled.equals(False) or enabled.state is State.DECIDED:
         return None
     ends = [
         other
         for other in script.calls.of(_HISTORY)
-        if other.argument("enabled", 0).equals(None) or other.argument("enabled", 0).equals(False)
+        if other.argument("enabled").equals(None) or other.argument("enabled").equals(False)
     ]
     if ends or not _trains(script, *script.tree.modules):
         return None
@@ -156,7 +166,7 @@ def _is_started(script: Script, call: cst.Call) -> bool:
         return False
     held = script.code(assign.targets[0].target)
     return any(
-        isinstance(start.func, cst.Attribute) and script.code(start.func.value) == held
+        script.code(start.receiver) == held
         for start in script.calls.of_methods("start", "enable", "__enter__")
     )
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Kind, Role, Rule, Script
+from torchlint.api import Finding, Frequency, Kind, Note, Role, Rule, Script, receiver_of
 
 _KEEPERS: Final = frozenset({"accelerator", "fabric"})
 _DEPTH: Final = 3
@@ -17,6 +17,9 @@ _CALLBACK: Final = re.compile(
 )
 _OFTEN: Final = 10
 """The number of steps up to which a trainer writes more than it trains."""
+
+_Interval = tuple[cst.CSTNode, str, int, tuple[Note, ...]]
+"""Where an option asks for checkpoints, its name, how many steps it means, and notes."""
 
 
 class CheckpointEveryStep(Rule):
@@ -40,40 +43,37 @@ class CheckpointEveryStep(Rule):
                 )
                 notes = script.loops.repetition.notes_on_callers(site.node)
                 yield Finding(self.code, script.span(site.node), message, None, notes)
-        for place, option, steps in (*_arguments(script), *_callbacks(script)):
+        for place, option, steps, notes in (*_arguments(script), *_callbacks(script)):
             told = "every step" if steps == 1 else f"every {steps} steps"
             message = (
                 f"`{option}={steps}` writes the network and the optimizer's state to disk after "
                 f"{told}, and the training waits: write them once an epoch or every few hundred "
                 "steps"
             )
-            yield Finding(self.code, script.span(place), message)
+            yield Finding(self.code, script.span(place), message, None, notes)
 
 
 def _copied(script: Script, call: cst.Call) -> str:
     """Return the user's name for the state of a network that a call copies, empty for others."""
     given = call.args[0].value if len(call.args) == 1 else None
-    func = given.func if isinstance(given, cst.Call) else None
-    if not isinstance(func, cst.Attribute) or func.attr.value != "state_dict":
+    network = receiver_of(given, "state_dict")
+    if network is None or script.kind(network) is not Kind.MODULE:
         return ""
-    return (
-        f"the state of `{script.code(func.value)}`"
-        if script.kind(func.value) is Kind.MODULE
-        else ""
-    )
+    return f"the state of `{script.code(network)}`"
 
 
-def _arguments(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
+def _arguments(script: Script) -> Iterator[_Interval]:
     """Yield where the arguments of a trainer ask for a checkpoint after every few steps."""
     for arguments in script.program.trainings.arguments("transformers", "trl"):
         strategy, steps = arguments.setting("save_strategy"), arguments.setting("save_steps")
         if strategy is None or strategy.value != "steps" or arguments.is_trial:
             continue
         if steps is not None and not steps.is_default and steps.counts(_OFTEN):
-            yield arguments.given("save_steps") or arguments.call, "save_steps", steps.value
+            place = arguments.given("save_steps") or arguments.call
+            yield place, "save_steps", steps.value, arguments.notes("save_steps")
 
 
-def _callbacks(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
+def _callbacks(script: Script) -> Iterator[_Interval]:
     """Yield where a callback of Lightning writes a checkpoint after every few steps."""
     if any(each.is_trial for each in script.program.trainings.arguments("lightning")):
         return
@@ -81,19 +81,20 @@ def _callbacks(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
     for site in script.calls.of(*filter(_CALLBACK.fullmatch, script.calls.called)):
         steps = site.argument(option).literal
         if type(steps) is int and 1 <= steps <= _OFTEN:
-            yield site.given(option) or site.node, option, steps
+            yield site.given(option) or site.node, option, steps, ()
 
 
 def _writes(script: Script) -> Iterator[cst.Call]:
     """Yield the calls that may write a checkpoint and are not functions of this file."""
     yield from (site.node for site in script.calls.of("torch.save"))
-    for call in script.calls.of_methods("save_pretrained", "save_state"):
-        said = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+    for site in script.calls.of_methods("save_pretrained", "save_state"):
+        call = site.node
+        said = site.receiver
         network = script.kind(said) is Kind.MODULE
         if network or not _KEEPERS.isdisjoint(script.names.words(script.code(said))):
             yield call
     for state in script.calls.of_methods("state_dict"):
-        taker = _taker(script, state)
+        taker = _taker(script, state.node)
         last = _last_word(taker.func) if taker is not None else ""
         if taker is not None and "save" in script.names.words(last):
             if script.functions.callee(taker) is None and script.name(taker.func) != "torch.save":
@@ -115,9 +116,9 @@ def _last_word(func: cst.BaseExpression) -> str:
 
 def _checkpoint(script: Script, call: cst.Call) -> str:
     """Return the user's name for the checkpoint that a call writes, empty if it writes none."""
-    func = call.func
-    if isinstance(func, cst.Attribute) and func.attr.value in ("save_pretrained", "save_state"):
-        return f"`{script.code(func.value)}`"
+    saved = receiver_of(call, "save_pretrained", "save_state")
+    if saved is not None:
+        return f"`{script.code(saved)}`"
     given = script.calls.at(call).given("obj", 0)
     if given is None:
         return ""
