@@ -451,13 +451,13 @@ class Session:
 
         A device takes a while to reach its clock, however few steps that is.
         """
-        compiled = first.compiler or first.compiled
-        if self._runner.whole or first.ending != "full" or not (first.device_clock or compiled):
+        on_device = first.device_clock
+        if self._runner.whole or first.ending != "full" or not (on_device or first.compiled):
             return
         if self._runner.plan is not self._plan:  # the window spans an epoch
             return
         warmup, steps = self._window
-        if first.device_clock:
+        if on_device:
             warmup = warm_steps(warmup, median(first.durations), self._plan.budget)
         for _ in range(_MOVES):
             if not self._runner.schedule.fits(time=1):
@@ -466,7 +466,7 @@ class Session:
             if trace.ending != "full":
                 return
             self._window = warmup, steps
-            if not trace.compiles and is_even(trace.durations):
+            if not trace.compiles and (is_even(trace.durations) or not on_device):
                 return
             warmup += steps
 
