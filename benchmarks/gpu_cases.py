@@ -15,7 +15,7 @@ import torch
 from torch import nn
 import torch.nn.functional as F
 SETTINGS
-device = torch.device("DEVICE")
+device = torch.device("DEVICEINDEX")
 torch.manual_seed(0)
 side = SIDE
 left, right = torch.randn(side, side, device=device), torch.randn(side, side, device=device)
@@ -102,6 +102,7 @@ def _filled(settings: dict[str, str], device: str, *, small: bool) -> str:
         "READ": "",
         "SIDE": "128" if small else "2048",
         "DEVICE": device,
+        "INDEX": "",
         "HAND": _HAND,
         "ATTEND": _ATTEND,
     }
@@ -111,7 +112,7 @@ def _filled(settings: dict[str, str], device: str, *, small: bool) -> str:
     return text.replace("STEPS", "1000")
 
 
-_SECOND: Final = {"DEVICE": "cuda:1"}
+_SECOND: Final = {"INDEX": ":1"}
 _CHANGES: Final = {
     "half the work": {"KERNELS": "10"},
     "a fifth more work": {"KERNELS": "24"},

@@ -56,6 +56,7 @@ class Bench:
 
     device: str
     small: bool
+    devices: int = 1
     machine: dict[str, Any] = field(default_factory=dict)
 
     def report(self, before: str, after: str, safety: Safety = Safety.EXACT) -> Report:
@@ -100,7 +101,7 @@ def itself(bench: Bench) -> Iterator[Row]:
 def known(bench: Bench) -> Iterator[Row]:
     """Compare measured ratios with those of the scripts' own clock."""
     for case in KNOWN:
-        if case.least_devices > _devices():
+        if case.least_devices > bench.devices:
             continue
         before, after = case.texts(bench.device, small=bench.small)
         outcome = bench.report(before, after).outcomes[0]
@@ -260,27 +261,27 @@ PARTS: Final[dict[str, Part]] = {
 }
 
 
-def _devices() -> int:
-    import torch
+_ASKED: Final = """
+import json, torch
+there = torch.accelerator.is_available()
+kind = torch.accelerator.current_accelerator().type if there else None
+print(json.dumps([torch.__version__, kind, torch.accelerator.device_count() if there else 1]))
+"""
 
-    return torch.accelerator.device_count() if torch.accelerator.is_available() else 1
 
-
-def _accelerator() -> str | None:
-    import torch
-
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return None if device is None else str(device.type)
+def _torch() -> tuple[str, str | None, int]:
+    """Return torch's version, its accelerator, and the number of devices; starts none here."""
+    done = subprocess.run([sys.executable, "-c", _ASKED], stdout=subprocess.PIPE, check=True)
+    version, kind, devices = json.loads(done.stdout)
+    return version, kind, devices
 
 
 class Results:
     """The rows of this device and torch, in a file."""
 
-    def __init__(self, folder: Path, device: str, *, again: bool) -> None:
-        import torch
-
+    def __init__(self, folder: Path, device: str, version: str, *, again: bool) -> None:
         self._file = folder / "gpu-proof.json"
-        self._key = {"device": device, "torch": torch.__version__}
+        self._key = {"device": device, "torch": version}
         self.parts: dict[str, list[dict[str, Any]]] = {}
         if self._file.exists() and not again:
             before = json.loads(self._file.read_bytes())
@@ -321,12 +322,13 @@ def main() -> None:
     parser.add_argument("--into", type=Path, default=HERE, metavar="FOLDER")
     parser.add_argument("--again", action="store_true", help="measure what is measured, too")
     given = parser.parse_args()
-    device = given.device or _accelerator()
+    version, accelerator, devices = _torch()
+    device = given.device or accelerator
     if device is None:
         print("this torch sees no accelerator; `--device cpu --small` rehearses on the CPU")
         sys.exit(2)
-    bench = Bench(device, given.small)
-    results = Results(given.into, device, again=given.again)
+    bench = Bench(device, given.small, devices)
+    results = Results(given.into, device, version, again=given.again)
     for name in given.parts or PARTS:
         if name in results.parts:
             continue

@@ -14,13 +14,15 @@ import pytest
 from harness.pretend.build import library, unfit
 from harness.scripts import run, write
 
+from torchlint.finding import Safety
 from torchlint.harness.judging.assessment import syncs_per_step
 from torchlint.harness.judging.bound import bound
 from torchlint.harness.judging.statistics import Speedup, speedup
 from torchlint.harness.pace import Pace
-from torchlint.harness.plan import Mode
+from torchlint.harness.plan import Mode, Plan, Variant
 from torchlint.harness.runs.forkserver import ForkServer
 from torchlint.harness.runs.process import environment
+from torchlint.harness.session import Session
 from torchlint.harness.trace import Trace
 
 pytestmark = pytest.mark.skipif(bool(unfit()), reason=unfit() or "it can be built")
@@ -82,7 +84,8 @@ PLAIN = {
 BOUND: dict[str, dict[str, Any]] = {
     "device": {},
     "data": {"ITEM": 2e-3, "KERNEL": 1e-5},
-    "launches": {"KERNEL": 1e-7},
+    "copies": {"BYTE": 4e-5},
+    "launches": {"KERNEL": 1e-7, "LAYERS": 40},
     "reads": {"SYNC": "loss.item()", "HOST": 5e-3},
 }
 """Scripts, and what a step of each waits for."""
@@ -129,8 +132,7 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Look]:
     number = itertools.count()
 
     @functools.cache
-    def look(mode: Mode = "time", **words: Any) -> Seen:
-        text = SCRIPT
+    def look(mode: Mode = "time", text: str = SCRIPT, **words: Any) -> Seen:
         for word, value in {**PLAIN, **words}.items():
             text = text.replace(word, str(value))
         folder = home / str(next(number))
@@ -282,7 +284,115 @@ def test_a_wait_is_counted_once_at_its_line(look: Look, count: int, noise: str) 
 def test_what_a_step_waits_for_is_named(look: Look, by: str) -> None:
     words = BOUND[by]
     syncs = look("syncs", **words).trace
-    found = bound([look(**words).trace] * 2, syncs_per_step(syncs))
+    found = bound([look(**words).trace] * 2, syncs, syncs_per_step(syncs))
     assert found is not None
     assert found.by == by
-    assert (found.share is not None) is (by == "data")
+    assert (found.share is not None) is (by in ("data", "copies"))
+    assert (found.reached is not None) is (by == "device")
+
+
+LITTLE = "accelerator.configure(memory=20_000, others={})"
+
+
+@pytest.mark.parametrize("others", [0, 3 << 30])
+def test_what_others_have_of_the_memory_is_told_where_there_is_too_little(
+    look: Look, others: int
+) -> None:
+    failure = look(LAYERS=20, MUTANT=LITTLE.format(others)).trace.failure
+    assert failure is not None
+    assert (failure.kind, failure.shared) == ("memory", others > 0)
+    assert ("other programs have 3.0 of its 3.0 GiB" in failure.message) is failure.shared
+
+
+def test_peaks_of_each_device_are_told_from_the_window_on(look: Look) -> None:
+    trace = look(INDEX=1, MUTANT="torch.ones(1 << 20, device='pretend:0').sum().item()").trace
+    ((taken, reserved),) = trace.memories[-1:]
+    assert reserved == taken
+    assert sum(most for most, _ in trace.memories) == trace.device_memory
+    assert trace.device_memory is not None
+    assert trace.device_memory < 4 << 20
+
+
+COLD = """
+    started = accelerator.now()
+    begin = nn.Module.__call__
+    def colder(*args, **kwargs):
+        cold = accelerator.done_at() < started + 0.6
+        accelerator.configure(kernel=KERNEL * (2 if cold else 1))
+        return begin(*args, **kwargs)
+    nn.Module.__call__ = colder"""
+
+
+def test_a_window_begins_when_the_device_has_reached_its_clock(
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    text = SCRIPT
+    for word, value in {**PLAIN, "LAYERS": 3, "MUTANT": COLD.replace("KERNEL", "3e-4")}.items():
+        text = text.replace(word, str(value))
+    script = write(tmp_path, text)
+    fixed = Variant("rule", ("TL201",), Safety.EXACT, {str(script): script.read_text() + "# same"})
+    with Session(Plan(script, steps=8, warmup=2, rounds=2)) as session:
+        report = session.measure([fixed])
+    warm = look(LAYERS=3).truth
+    assert report.warmup * 2 * warm >= 0.6
+    for seconds in (report.outcomes[0].step_time.before, report.outcomes[0].step_time.after):
+        assert seconds is not None
+        assert near(seconds, warm)
+
+
+GRAPHED = """
+    import json
+    import torch
+    from harness.pretend import accelerator
+    from torch import nn
+
+    accelerator.configure(kernel=KERNEL)
+    accelerator.as_cuda()
+    MUTANT
+    device = torch.device("pretend", INDEX)
+    torch.manual_seed(0)
+    net = nn.Sequential(*(nn.Linear(16, 16) for _ in range(LAYERS))).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    x = torch.randn(8, 16).to(device)
+
+    def step():
+        optimizer.zero_grad(set_to_none=False)
+        net(x).pow(2).mean().backward()
+        optimizer.step()
+
+    for at in range(3):
+        step()
+    graph = torch.cuda.CUDAGraph()
+    if GRAPH:
+        graph.capture_begin()
+        step()
+        graph.capture_end()
+    again = graph.replay if GRAPH else step
+    for at in range(100):
+        asked = accelerator.launches, accelerator.copies
+        counts = [[ask(at) for at in range(2)] for ask in asked]
+        print(json.dumps([accelerator.done_at(), *counts]), flush=True)
+        again()
+    """
+
+
+@pytest.mark.parametrize("mode", ["time", "numbers", "nudged", "timeline"])
+def test_a_replayed_graph_takes_steps(look: Look, mode: Mode) -> None:
+    graph, eager = (look(mode, text=GRAPHED, GRAPH=at) for at in (True, False))
+    assert (graph.trace.failure, eager.trace.failure) == (None, None)
+    assert graph.trace.taken == eager.trace.taken == 16
+    # The capture has run as well on this device, so that its losses are one step ahead.
+    assert graph.trace.losses[3:-1] == pytest.approx(eager.trace.losses[4:], rel=1e-6)
+    assert len(set(graph.trace.losses)) == (16 if graph.trace.losses else 0)
+    assert graph.trace.loss_steps == eager.trace.loss_steps
+    if mode in ("time", "timeline"):  # the others watch the capture, too
+        assert near(fmean(graph.trace.durations[1:]), graph.truth)
+
+
+def test_a_device_is_not_asked_while_a_graph_is_captured(look: Look) -> None:
+    blind = """
+    from torchlint.harness.child.device import Device
+    Device.is_capturing = lambda self: False"""
+    seen = look("time", text=GRAPHED, GRAPH=True, MUTANT=blind)
+    assert seen.trace.failure is not None or not seen.trace.durations

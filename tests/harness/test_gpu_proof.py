@@ -9,15 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from harness.pretend.build import library, unfit
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def proof(*arguments: str) -> subprocess.CompletedProcess[str]:
+def proof(*arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "gpu_proof.py"), *arguments],
         cwd=ROOT,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
@@ -43,3 +44,19 @@ def test_without_an_accelerator_it_says_so() -> None:
         2,
         "this torch sees no accelerator",
     )
+
+
+@pytest.mark.skipif(bool(unfit()), reason=unfit() or "it can be built")
+def test_an_accelerator_is_proved_without_its_name_in_the_scripts(tmp_path: Path) -> None:
+    library()
+    information = tmp_path / "pretend-1.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Name: pretend\nVersion: 1\n", encoding="utf-8")
+    # torch itself loads an accelerator that is installed so.
+    entry = "[torch.backends]\npretend = harness.pretend.accelerator:configure\n"
+    (information / "entry_points.txt").write_text(entry, encoding="utf-8")
+    path = os.pathsep.join((str(tmp_path), str(ROOT / "tests")))
+    done = proof("syncs", "--small", "--into", str(tmp_path), path=path)
+    assert (done.returncode, done.stderr) == (0, "")
+    written = json.loads((tmp_path / "gpu-proof.json").read_bytes())
+    assert (written["device"], written["machine"]["names"]) == ("pretend", ["Pretend 0"])

@@ -20,6 +20,8 @@ from torchlint.harness.runs.merge import first_failure
 from torchlint.harness.runs.runner import Runner
 from torchlint.harness.session import ScriptError, Session
 from torchlint.harness.trace import Failure, Trace
+from torchlint.profiles.idle import idle_time
+from torchlint.profiles.reading import read_trace
 
 TWO = Launcher(2)
 
@@ -133,6 +135,19 @@ def test_ctrl_c_ends_all_ranks_and_what_they_started(
     for file in files:
         while _runs(int(file.read_text())):
             time.sleep(0.05)
+
+
+def test_only_the_first_rank_writes_a_trace(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json.gz"
+    project = tmp_path / "project"
+    project.mkdir()
+    trace = launched(project, RANKS, mode="profile", profile=str(file))
+    assert (trace.failure, trace.profile) == (None, str(file))
+    found = idle_time(read_trace(file))
+    assert found.steps == 7
+    frames = [name for cause in found.causes for name in cause.stack]
+    assert any("train.py(" in name for name in frames)
+    assert not any("sleep" in name for name in frames)
 
 
 def test_what_takes_too_long_is_told_so(tmp_path: Path) -> None:

@@ -101,7 +101,8 @@ def test_a_quick_answer_about_a_slow_script_takes_few_steps(
     script.write_text(text)
     variant = Variant("all", ("TL901",), Safety.EXACT, {str(script): text + "# the same\n"})
     monkeypatch.setattr("torchlint.harness.runs.runner._PATIENCE", 0.5)
-    monkeypatch.setattr("torchlint.harness.session._QUICK_RUNS", 1000)
+    for user in ("session", "window"):
+        monkeypatch.setattr(f"torchlint.harness.{user}.QUICK_RUNS", 1000)
     plan = Plan(script, steps=20, warmup=5, rounds=2, device="cpu", budget=105.0)
     with Session(plan) as session:
         report = session.measure([variant])

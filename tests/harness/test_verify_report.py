@@ -90,6 +90,7 @@ def test_json_has_the_fields_that_were_promised() -> None:
         "peak_memory": {
             "host": {"before": 1 << 28, "after": 1 << 29},
             "device": {"before": None, "after": None},
+            "reserved": {"before": None, "after": None},
         },
         "energy_per_step": {"before": None, "after": None},
         "warnings": [],

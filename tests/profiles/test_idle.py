@@ -128,3 +128,11 @@ def test_a_blocking_copy_waits_and_one_from_pinned_memory_does_not(tmp_path: Pat
         return sum(cost.waits for cost in found.causes.values())
 
     assert (copied(61), copied(8)) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["hipMemcpyWithStream", "hipDeviceSynchronize", "cudaMemcpy"])
+def test_calls_that_always_wait_are_counted(tmp_path: Path, name: str) -> None:
+    trace = Written()
+    trace.call(name, 0, 8, 1)
+    trace.copy(50, 60, 1)
+    assert sum(cost.waits for cost in idle(trace, tmp_path).causes.values()) == 1

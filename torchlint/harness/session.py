@@ -20,6 +20,7 @@ from torchlint.harness.judging.bound import Bound, bound
 from torchlint.harness.judging.doubt import STEPS_BY_HAND, Doubt
 from torchlint.harness.judging.parity import Parity
 from torchlint.harness.judging.promise import Comparison
+from torchlint.harness.judging.states import state_doubts, throttled
 from torchlint.harness.judging.statistics import Interval, noise_band, step_time
 from torchlint.harness.judging.verdict import Outcome, Report
 from torchlint.harness.judging.work import crowd, work_noise
@@ -29,20 +30,17 @@ from torchlint.harness.runs import process, tree
 from torchlint.harness.runs.runner import Runner
 from torchlint.harness.stage import Notify
 from torchlint.harness.trace import Failure, Trace
+from torchlint.harness.window import QUICK_RUNS, is_even, short_window, warm_steps
 
 _FEWEST: Final = 8
 """Steps that a script must take so that single steps can be timed."""
-_QUICK_STEPS: Final = 3
-"""The least number of steps in a window, however slow they are."""
-_QUICK_SHARE: Final = 0.25
-"""The least duration of a short window, as a share of the time that a run takes to start."""
-_QUICK_RUNS: Final = 14
-"""Runs that one variant needs, including those that compare its numbers."""
 _EPOCH: Final = 10.0
 """The most seconds of a run over a whole epoch, where there is no budget."""
 
 _DELAYED: Final = 6.0
 """Seconds of the first run after which it is said to take long."""
+_MOVES: Final = 3
+"""How often a window is tried before it is taken as it is."""
 _SETTLED: Final = 0.1
 """The width of the noise band at which more rounds would decide little."""
 
@@ -125,6 +123,8 @@ class Session:
         self._outcomes: list[Outcome] = []
         self._unmeasured: list[str] = []
         self._announced = False
+        self._repeated = 0
+        """Timed runs that were made again, since the device was slowed down."""
 
     def __enter__(self) -> Session:
         return self
@@ -360,7 +360,7 @@ class Session:
         """
         trace = self._runner.run(variant, "numbers")
         window = max(1, self._plan.warmup), math.ceil(trace.epoch_steps or trace.epoch or 0)
-        longest = self._plan.budget / _QUICK_RUNS if self._plan.limited else _EPOCH
+        longest = self._plan.budget / QUICK_RUNS if self._plan.limited else _EPOCH
         timed = bool(original.rounds) or trace.ending != "full" or sum(window) <= trace.taken
         if timed or not trace.idle or median(trace.durations) * sum(window) > longest:
             return trace
@@ -397,6 +397,8 @@ class Session:
         fits = self._runner.schedule.fits
         if not fits(time=2):
             return
+        if not original.rounds:
+            self._warm_up(original.numbers)
         if not fits(time=self._timed_runs(len(sound))):
             self._rounds = 1
         for number in range(self._rounds):
@@ -437,7 +439,36 @@ class Session:
         return [after]
 
     def _timed(self, variant: Variant) -> Trace:
+        """Time a variant once more where the device was slowed down meanwhile."""
+        trace = self._runner.run(variant, "time", self._window)
+        if not throttled(trace) or not self._runner.schedule.fits(time=1):
+            return trace
+        self._repeated += 1
         return self._runner.run(variant, "time", self._window)
+
+    def _warm_up(self, first: Trace) -> None:
+        """Move the window until devices and compiled code are warm, if the script has the steps.
+
+        A device takes a while to reach its clock, however few steps that is.
+        """
+        on_device = first.device_clock
+        if self._runner.whole or first.ending != "full" or not (on_device or first.compiled):
+            return
+        if self._runner.plan is not self._plan:  # the window spans an epoch
+            return
+        warmup, steps = self._window
+        if on_device:
+            warmup = warm_steps(warmup, median(first.durations), self._plan.budget)
+        for _ in range(_MOVES):
+            if not self._runner.schedule.fits(time=1):
+                return
+            trace = self._runner.run(self._side, "time", (warmup, steps))
+            if trace.ending != "full":
+                return
+            self._window = warmup, steps
+            if not trace.compiles and (is_even(trace.durations) or not on_device):
+                return
+            warmup += steps
 
     def _expect(self, variants: int, numbers: int = 0) -> None:
         """Tell the schedule how many runs these variants and comparisons take."""
@@ -465,9 +496,9 @@ class Session:
             pace = median(first.durations)
             start = max(0.0, took - pace * first.taken)
             if self._plan.limited:
-                self._window = _short_window(warmup, steps, start, pace, self._plan.budget)
+                self._window = short_window(warmup, steps, start, pace, self._plan.budget)
             run = start + pace * sum(self._window)
-        if run > self._plan.budget / _QUICK_RUNS:
+        if run > self._plan.budget / QUICK_RUNS:
             self._rounds = 1
         self._runner.schedule.assume("time", run)
 
@@ -501,7 +532,7 @@ class Session:
     def _bound(self, original: Evidence) -> Bound | None:
         if self._runner.whole:
             return None
-        return bound(original.timed, syncs_per_step(original.syncs))
+        return bound(original.timed, original.syncs, syncs_per_step(original.syncs))
 
     def _doubts(self, first: Trace, changed: tuple[str, ...]) -> tuple[Doubt, ...]:
         doubts = []
@@ -519,7 +550,10 @@ class Session:
         busy, slept = crowd(timed), self._runner.crowded
         if first.device == "cpu" and timed and (busy is not None or slept):
             doubts.append(Doubt.busy_machine(busy, slept=slept))
-        return tuple(doubts)
+        originals = [
+            trace for trial in self._trials for it in trial.evidence.originals for trace in it
+        ]
+        return (*doubts, *state_doubts((*timed, *originals), self._repeated))
 
 
 def _whole_rounds(evidence: Evidence) -> Evidence:
@@ -534,15 +568,6 @@ def _unfinished(outcome: Outcome) -> Outcome:
     limits = ("not-timed", "timed-once")
     doubts = tuple(doubt for doubt in outcome.doubts if doubt.name not in limits)
     return replace(outcome, doubts=doubts)
-
-
-def _short_window(
-    warmup: int, steps: int, start: float, pace: float, budget: float
-) -> tuple[int, int]:
-    """Return a shorter warm-up and window where steps are slow compared with the start of a run."""
-    fitting = int(max(budget / _QUICK_RUNS - start, start * _QUICK_SHARE) / pace)
-    warmup = max(1, min(warmup, fitting // 4))
-    return warmup, max(_QUICK_STEPS, min(steps, fitting - warmup))
 
 
 def _is_noisy(original: Evidence) -> bool:

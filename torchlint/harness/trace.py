@@ -20,6 +20,8 @@ class Failure:
     message: str
     file: str = ""
     line: int = 0
+    shared: bool = False
+    """Whether other programs had memory of the device when there was too little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,18 @@ class Trace:
     """The memory of loader workers at the end of the window."""
     device_memory: int | None = None
     """The most that the script's tensors took on all devices together, in bytes."""
+    memories: tuple[tuple[int, int], ...] = ()
+    """For each device in use, the most bytes that tensors took, and that were reserved."""
+    states: tuple[tuple[Mapping[str, Any], ...], ...] = ()
+    """What the driver told of each device at both ends of the window."""
+    compiles: int = 0
+    """Graphs that torch's compiler made within the window."""
+    copying: float | None = None
+    """Seconds of a step in which a device copied from the host or to it, where it was measured."""
+    flops: float | None = None
+    """Floating-point operations of a step in products and convolutions, where they were counted."""
+    peak_flops: float | None = None
+    """Operations in a second that a large product reaches on the device."""
     rank_times: tuple[float, ...] = ()
     """Mean seconds of a step for each rank, where there are several."""
     joined: bool = False

@@ -11,7 +11,7 @@ _MOST: Final = 20_000_000
 """The most events of a trace; a training step has a few thousand."""
 _BUILTIN: Final = re.compile(r"<built-in (?:method|function) (\w+)(?: of .*)?>")
 _WAITS: Final = re.compile(
-    r"(?:cu|cuda|hip|ze)\w*(?:Synchronize|Free|HostSynchronize)$|(?:cuda|hip)Memcpy$"
+    r"(?:cu|cuda|hip|ze)\w*(?:Synchronize|Free|HostSynchronize)$|(?:cuda|hip)Memcpy(?:WithStream)?$"
 )
 _COPIES: Final = re.compile(r"(?:cuda|hip)Memcpy\w*Async|cuMemcpy\w*Async")
 _VERSION: Final = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")

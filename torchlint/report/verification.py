@@ -118,6 +118,7 @@ def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
         "peak_memory": {
             "host": asdict(outcome.host_memory),
             "device": asdict(outcome.device_memory),
+            "reserved": asdict(outcome.reserved_memory),
         },
         "energy_per_step": asdict(outcome.energy),
         "warnings": list(outcome.warnings),
@@ -202,7 +203,7 @@ def conditions(report: Report) -> tuple[str, ...]:
         count, hosts = report.launcher.nproc_per_node, report.launcher.nnodes
         where += f", under torchrun with {count} process{'es' if count > 1 else ''}"
         where += f" on each of {hosts} hosts" if hosts > 1 else ""
-    window = f"{report.steps} steps after {report.warmup} of warm-up"
+    window = f"{report.steps} steps after {report.warmup} of warm-up, not what follows them"
     if report.whole:
         window = "whole runs"
     compared = _compared(report)
@@ -286,6 +287,7 @@ def facts(outcome: Outcome) -> tuple[tuple[str, str], ...]:
         ("slowest rank", _slowest(outcome.rank_times)),
         ("host memory", _sizes(outcome.host_memory)),
         ("device memory", _sizes(outcome.device_memory)),
+        ("reserved memory", _sizes(outcome.reserved_memory)),
     )
 
 

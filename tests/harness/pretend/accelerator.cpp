@@ -22,6 +22,7 @@
 
 #include <array>
 #include <deque>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <set>
@@ -51,6 +52,7 @@ struct Settings {
   double kernel = 1e-4, copy = 1e-4, byte = 0;  // seconds
   size_t memory = 1ull << 30;                   // bytes of a device
   bool warns = false;                           // of waits, like CUDA's sync debug mode
+  bool captures = false;                        // into a graph, when nothing can be waited for
 } settings;
 
 std::mutex lock;
@@ -92,6 +94,7 @@ double all_free_at(int index) {
 }
 
 void wait(int index, double moment, bool seen) {
+  TORCH_CHECK(!settings.captures, "operation not permitted while a graph is captured");
   if (seen && settings.warns) TORCH_WARN("called a synchronizing CUDA operation");
   std::lock_guard<std::mutex> guard(lock);
   devices[index].waits++;
@@ -225,7 +228,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void record(void** event, const c10::Stream& s, const c10::DeviceIndex, const c10::EventFlag) const override {
     if (!*event) *event = new double;
-    moment_of(*event) = std::max(free_at(s.device_index(), s.id()), host);
+    // What is recorded into a graph never has a time.
+    moment_of(*event) = settings.captures ? std::numeric_limits<double>::infinity() : std::max(free_at(s.device_index(), s.id()), host);
   }
   void block(void* event, const c10::Stream& s) const override {
     std::lock_guard<std::mutex> guard(lock);
@@ -410,9 +414,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 extern "C" {
 void pretend_start() { at::RegisterPrivateUse1HooksInterface(new Hooks()); }
 void pretend_set(int count, double kernel, double copy, double byte, size_t memory) {
-  settings = {count, kernel, copy, byte, memory, settings.warns};
+  settings = {count, kernel, copy, byte, memory, settings.warns, settings.captures};
 }
 void pretend_warn(bool on) { settings.warns = on; }
+void pretend_capture(bool on) { settings.captures = on; }
+bool pretend_captures() { return settings.captures; }
+long pretend_allocated(int index) { return devices[index].allocated; }
 double pretend_now() { return host; }
 void pretend_work(double seconds) {
   std::lock_guard<std::mutex> guard(lock);

@@ -93,8 +93,8 @@ class Aligned(Numbers):
         self._misaligned = self._misaligned or self._batches.difference()
         return {**super().close(), "misaligned": self._misaligned}
 
-    def _stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        super()._stepped(optimizer, args, kwargs)
+    def _count(self, optimizer: torch.optim.Optimizer) -> None:
+        super()._count(optimizer)
         self._moves += 1
         self._calls.clear()
         self._seed("step")

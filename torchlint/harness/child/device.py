@@ -60,6 +60,11 @@ class Device:
             for index in sorted({*self.indices, *backend.used()}):
                 backend.wait(index)
 
+    def is_capturing(self) -> bool:
+        """Return whether the device records its work into a graph."""
+        backend = self._backend or Backend.at_hand()
+        return backend is not None and backend.is_capturing()
+
     def settle(self) -> None:
         """Wait at an end of a window, where the device itself cannot tell when it got there."""
         if not self.has_clock:
@@ -101,14 +106,36 @@ class Device:
             for index in backend.used():
                 backend.memory("reset_peak_memory_stats", index)
 
-    def peak_memory(self) -> int | None:
-        """Return the peak of all devices together in bytes, None where that is unknown."""
+    def peak_memory(self) -> list[tuple[int, int]]:
+        """Return the peaks of each device in use in bytes: what tensors took, and was reserved.
+
+        It is empty where they are unknown.
+        """
         backend = self._backend or Backend.at_hand()
+        peaks: list[tuple[int, int]] = []
+        if backend is None:
+            return []
+        for index in backend.used():
+            allocated = backend.memory("max_memory_allocated", index)
+            if allocated is not None:
+                reserved = backend.memory("max_memory_reserved", index)
+                peaks.append((allocated, allocated if reserved is None else reserved))
+        return peaks
+
+    def held_by_others(self) -> tuple[int, int] | None:
+        """Return the bytes that other programs have of the fullest device, and those it has.
+
+        None where that is unknown.
+        """
+        backend = self._backend or Backend.at_hand()
+        found = []
         if backend is None:
             return None
-        peaks = [backend.memory("max_memory_allocated", index) for index in backend.used()]
-        known = [peak for peak in peaks if peak is not None]
-        return sum(known) if known else None
+        for index in backend.used():
+            free, whole = backend.free(index) or (0, 0)
+            own = backend.memory("memory_reserved", index) or 0
+            found.append((whole - free - own, whole))
+        return max(found, default=None)
 
 
 class Backend:
@@ -183,6 +210,16 @@ class Backend:
             if hasattr(home, name):
                 with suppress(NotImplementedError, RuntimeError, TypeError):
                     return int(getattr(home, name)(index) or 0)
+        return None
+
+    def free(self, index: int) -> tuple[int, int] | None:
+        """Return the free and the whole memory of a device, None where that is unknown."""
+        for name in ("get_memory_info", "mem_get_info"):
+            ask = self._find(name)
+            if ask is not None:
+                with suppress(NotImplementedError, RuntimeError, TypeError):
+                    free, whole = ask(index)
+                    return int(free), int(whole)
         return None
 
     def _find(self, name: str) -> Callable[..., Any] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -17,6 +16,13 @@ from torchlint.harness.child.precision import tf32_convolutions, tf32_products
 Questions = dict[str, Callable[[], Any]]
 
 _NVML: Final = "pynvml"
+_THROTTLES: Final = {
+    0x08: "a hardware limit",
+    0x20: "its temperature",
+    0x40: "its temperature, by hardware",
+    0x80: "the power supply",
+}
+"""Bits of NVML for what slows a device down."""
 _NO_ANSWER: Final = (AttributeError, NotImplementedError, RuntimeError, AssertionError)
 
 
@@ -39,8 +45,13 @@ def identity(device: Device) -> dict[str, Any]:
             "products": tf32_products(),
             "convolutions": tf32_convolutions(),
         }
-        found["state"] = [_state(uuid) for uuid in _uuids(device)]
+        found["state"] = states(device)
     return found
+
+
+def states(device: Device) -> list[dict[str, Any]]:
+    """Return what NVML tells now of each device of the network, nothing of other kinds."""
+    return [_state(uuid) for uuid in _uuids(device)] if device.kind == "cuda" else []
 
 
 def _each(module: Any, device: Device, what: str) -> list[str]:
@@ -66,7 +77,7 @@ def joules(device: Device) -> float | None:
 
 
 def _state(uuid: str) -> dict[str, Any]:
-    """Return driver, clock, temperature, power limit and other users of a device, from NVML."""
+    """Return driver, clock, heat, limits and other users of a device, from NVML."""
     return _asked(
         uuid,
         lambda nvml, handle: {
@@ -76,12 +87,21 @@ def _state(uuid: str) -> dict[str, Any]:
                 handle, nvml.NVML_TEMPERATURE_GPU
             ),
             "power_limit_mw": lambda: nvml.nvmlDeviceGetPowerManagementLimit(handle),
-            "other_processes": lambda: sum(
-                each.pid != os.getpid()
-                for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+            "throttled": lambda: _throttled(nvml, handle),
+            # In a container the numbers of processes are others, so this one is not found by its.
+            "other_processes": lambda: max(
+                0, len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)) - 1
             ),
         },
     )
+
+
+def _throttled(nvml: Any, handle: Any) -> list[str]:
+    """Return why the device keeps its clock down, but for the usual limit of power."""
+    names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+    ask = next(getattr(nvml, name) for name in names if hasattr(nvml, name))
+    reasons = ask(handle)
+    return [name for bit, name in _THROTTLES.items() if reasons & bit]
 
 
 def _energy(nvml: Any, handle: Any) -> Questions:

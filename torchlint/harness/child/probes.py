@@ -21,7 +21,8 @@ from torch.optim.optimizer import (
 from torchlint.harness.child.commonend import CommonEnd
 from torchlint.harness.child.cost import Cost
 from torchlint.harness.child.device import Device, Mark
-from torchlint.harness.child.identity import identity, joules
+from torchlint.harness.child.graphs import Graphs
+from torchlint.harness.child.identity import identity, joules, states
 from torchlint.harness.child.load import Load, seconds_at_rest
 from torchlint.harness.child.passes import Passes
 from torchlint.harness.child.precision import Precision, Rounding
@@ -64,6 +65,7 @@ class Probe:
         self.device = Device()
         self._finish = finish
         self._done = False
+        self.graphs = Graphs(self.device)
         self._roles: dict[int, int] = {}
         self._counts: Counter[int] = Counter()
         self._recent: deque[int] = deque(maxlen=_RECENT)
@@ -91,6 +93,7 @@ class Probe:
 
     def common(self) -> dict[str, Any]:
         """Return the fields that every run reports."""
+        memories = self.device.peak_memory()
         return {
             "taken": self.taken,
             "leader": self.leader,
@@ -98,10 +101,15 @@ class Probe:
             "device_clock": self.device.has_clock,
             "machine": identity(self.device),
             "torch": torch.__version__,
-            "device_memory": self.device.peak_memory(),
+            "device_memory": sum(taken for taken, _ in memories) if memories else None,
+            "memories": memories,
         }
 
     def _stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        self.graphs.now_or_replayed(lambda: self._count(optimizer))
+
+    def _count(self, optimizer: torch.optim.Optimizer) -> None:
+        """Count a step of an optimizer."""
         if self._done:
             os._exit(0)
         first = optimizer.param_groups[0]["params"][0]
@@ -131,7 +139,8 @@ class Probe:
             outermost = not in_backward()
             backward(tensors, *args, **kwargs)
             if outermost:
-                self._sent(tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors)))
+                loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors))
+                self.graphs.now_or_replayed(lambda: self._sent(loss))
 
         torch.autograd.backward = watched
 
@@ -169,6 +178,8 @@ class Timer(Probe):
         self._crowd: tuple[float, float] | None = None
         self._rest: list[float | None] = []
         self._joules: list[float | None] = []
+        self._states: list[list[dict[str, Any]]] = []
+        self._graphs: list[int] = []
         self._drained: float | None = None
         _around_loading(self._ask, self._get)
 
@@ -181,6 +192,8 @@ class Timer(Probe):
             self.device.settle()
             self._rest.append(seconds_at_rest())
             self._joules.append(joules(self.device))
+            self._states.append(states(self.device))
+            self._graphs.append(compiled_graphs())
         if self.taken == self.task.warmup:
             self.device.forget_peak()
             self._helped = -self._cost.helpers_seconds()
@@ -220,6 +233,8 @@ class Timer(Probe):
             "drained": self._drained,
             "at_rest": _grown(self._rest),
             "energy": None if energy is None else energy / max(1, self.task.steps),
+            "states": self._states,
+            "compiles": self._graphs[-1] - self._graphs[0] if self._graphs else 0,
             "others": self._crowd[0] if self._crowd else None,
             "free": self._crowd[1] if self._crowd else None,
         }
@@ -307,14 +322,17 @@ class Numbers(Probe):
             outermost = not in_backward()
             counts = outermost and not (self._asks and self._answered)
             self._answered = self._answered or counts
-            started = [tensors] if isinstance(tensors, torch.Tensor) else tensors
-            for tensor in started if counts else ():
-                loss = tensor.detach()
-                self._losses.append(_as_number(loss))
-                self._steps.append(self.taken)
+            started = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+            if counts:
+                losses = [tensor.detach() for tensor in started]
+                self.graphs.now_or_replayed(lambda: self._record(losses))
             backward(tensors, *args, **kwargs)
 
         torch.autograd.backward = recorded
+
+    def _record(self, losses: list[torch.Tensor]) -> None:
+        self._losses += map(_as_number, losses)
+        self._steps += [self.taken] * len(losses)
 
     def _match(self) -> ParameterMatch | None:
         parameters = self._trained()
@@ -355,13 +373,13 @@ class Nudged(Numbers):
             self._rounding = Rounding(self.task.seed)
             self._rounding.__enter__()
 
-    def _stepped(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+    def _count(self, optimizer: torch.optim.Optimizer) -> None:
         with torch.no_grad():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     if parameter.grad is not None:
                         self._nudge(parameter)
-        super()._stepped(optimizer, args, kwargs)
+        super()._count(optimizer)
 
     def _nudge(self, parameter: torch.Tensor) -> None:
         """Move a parameter by noise from our own generator, the same on every rank."""

@@ -37,6 +37,10 @@ _OURS: Final = str(Path(__file__).parents[2]) + os.sep
 _LONGEST: Final = 150
 """Characters of an error message that are kept, from its start and from its end."""
 
+_GIBIBYTE: Final = 1 << 30
+_SHARED: Final = _GIBIBYTE
+"""Bytes of a device that a run itself may have beside what torch counts."""
+
 _TRAINER: Final = re.compile(r"python|torchrun|accelerate|deepspeed")
 """Words of a command line that starts a training process."""
 
@@ -87,7 +91,7 @@ class Run:
         except SystemExit as end:
             self.write("ended", _exit_failure(end))
         except BaseException as error:
-            self.write("failed", _describe(error, self.task))
+            self.write("failed", self._with_others(_describe(error, self.task)))
         else:
             self.write("ended")
 
@@ -119,6 +123,16 @@ class Run:
         draft = self.task.trace.with_suffix(".draft")
         draft.write_text(json.dumps(asdict(trace)), encoding="utf-8")
         draft.rename(self.task.trace)
+
+    def _with_others(self, failure: Failure) -> Failure:
+        """Return a failure with the memory of the device that other programs have, if it counts."""
+        if failure.kind != "memory" or self.probe is None:
+            return failure
+        others, whole = self.probe.device.held_by_others() or (0, 0)
+        if others < _SHARED:
+            return failure
+        said = f"other programs have {others / _GIBIBYTE:.1f} of its {whole / _GIBIBYTE:.1f} GiB"
+        return replace(failure, message=f"{failure.message}; {said}", shared=True)
 
     def _attach(self) -> None:
         from torchlint.harness.child.attachment import attach

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from torchlint.harness.child.privates import DispatchMode, leaves
 from torchlint.harness.child.probes import Probe
+from torchlint.harness.child.roofline import Roofline
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import SyncSite
 
@@ -55,7 +56,8 @@ class Syncs(Probe):
         self._thread = threading.get_ident()
         calls = _CallCounter(self._hit)
         calls.__enter__()
-        _OpCounter(self._hit, calls).__enter__()
+        self._roofline = Roofline(self.device)
+        _OpCounter(self._hit, calls, self._roofline).__enter__()
         self._watched = Counter[tuple[str, int]]()
 
     def at_step(self) -> bool:
@@ -65,6 +67,7 @@ class Syncs(Probe):
         if self.taken == self.task.warmup:
             self._hits.clear()
             self._watched.clear()
+            self._roofline.clear()
         return self.taken >= self.task.warmup + self.task.steps
 
     def close(self) -> dict[str, Any]:
@@ -80,9 +83,12 @@ class Syncs(Probe):
             # The same wait is seen by our modes, where they know its operator.
             if count > seen[file, line]:
                 sites[file, line, "synchronizing call"] += count - seen[file, line]
+        self.device.wait()
+        steps = max(0, self.taken - self.task.warmup)
         return {
+            **self._roofline.of_a_step(steps),
             "syncs": [SyncSite(*site, count) for site, count in sites.most_common()],
-            "sync_steps": max(0, self.taken - self.task.warmup),
+            "sync_steps": steps,
         }
 
     def _hit(self, call: str, tensor: torch.Tensor) -> None:
@@ -203,16 +209,22 @@ def _names_device(name: str, args: Any, kwargs: dict[str, Any]) -> bool:
 class _OpCounter(DispatchMode):  # type: ignore[misc]
     """Counts the operators whose result the host has to wait for."""
 
-    def __init__(self, hit: Callable[[str, torch.Tensor], None], calls: _CallCounter) -> None:
+    def __init__(
+        self,
+        hit: Callable[[str, torch.Tensor], None],
+        calls: _CallCounter,
+        roofline: Roofline,
+    ) -> None:
         super().__init__()
         self._hit = hit
         self._calls = calls
+        self._roofline = roofline
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func._schema.name
         if not self._calls.inside and (name in _SYNC_OPS or _is_masked(name, args)):
             self._hit(_OPERATOR_NAMES.get(name, name.partition("::")[2]), args[0])
-        result = func(*args, **(kwargs or {}))
+        result = self._roofline.run(func, args, kwargs or {})
         return _sent(result) if any(map(_would_be_on_device, leaves(args))) else result
 
 

@@ -85,7 +85,7 @@ class Timeline:
         """Begin a phase, and return False where it belongs to the current one."""
         if self._open and (self._open[-1] != _OPTIMIZER or name == _OPTIMIZER):
             return False
-        if threading.get_ident() != self._thread:
+        if threading.get_ident() != self._thread or self.device.is_capturing():
             return False
         if self._open:
             self._close()

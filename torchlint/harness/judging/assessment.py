@@ -108,6 +108,7 @@ def assess(
             doubts.append(Doubt.slower_on_this_device(before.numbers.device))
         if comparison.kept is None and verdict is not Verdict.SLOWER:
             verdict = Verdict.UNSURE
+    doubts += _compiled(before, after)
     syncs = Change(syncs_per_step(before.syncs), syncs_per_step(after.syncs))
     if before.numbers.device == "cpu" and verdict in (Verdict.SAME, Verdict.UNSURE):
         doubts += [SAVES_WAITS] if _saves(syncs) else []
@@ -130,6 +131,7 @@ def assess(
         wait_share=_change(before, after, _wait_share),
         host_memory=_change(before, after, _host_memory),
         device_memory=_change(before, after, _device_memory),
+        reserved_memory=_change(before, after, _reserved_memory),
         energy=_change(before, after, _energy),
         warnings=_new_warnings(before.timed, after.timed),
         doubts=tuple(doubts),
@@ -137,6 +139,15 @@ def assess(
         before=_curves(before),
         after=_curves(after),
     )
+
+
+def _compiled(before: Evidence, after: Evidence) -> list[Doubt]:
+    """Return a doubt for each side whose steps were compiled while they were timed."""
+    found = []
+    for side, name in ((before, "the original"), (after, "the fixed script")):
+        graphs = max((trace.compiles for trace in side.timed), default=0)
+        found += [Doubt.compiled_while_timed(graphs, name)] if graphs else []
+    return found
 
 
 def _curves(side: Evidence) -> Curves:
@@ -156,7 +167,8 @@ def _judge_failure(variant: Variant, failure: Failure | None) -> tuple[Verdict, 
     failure = failure or Failure("exit", "it took no steps")
     which = "in the working tree" if variant.kind == "tree" else "with this fix"
     doubt = Doubt.fixed_fails(failure.message, place(failure), which)
-    return (Verdict.UNSURE if failure.kind == "timeout" else Verdict.DIFFERENT), doubt
+    chance = failure.kind == "timeout" or failure.shared
+    return (Verdict.UNSURE if chance else Verdict.DIFFERENT), doubt
 
 
 def _is_for_accelerators(variant: Variant, device: str) -> bool:
@@ -195,6 +207,11 @@ def _host_memory(side: Evidence) -> float | None:
 def _device_memory(side: Evidence) -> float | None:
     peaks = [trace.device_memory for trace in side.timed if trace.device_memory is not None]
     return median(peaks) if peaks else None
+
+
+def _reserved_memory(side: Evidence) -> float | None:
+    known = [trace.memories for trace in side.timed if trace.memories]
+    return median(sum(held for _, held in each) for each in known) if known else None
 
 
 def _energy(side: Evidence) -> float | None:

@@ -53,6 +53,40 @@ class Doubt:
         return cls("busy-machine", "; ".join(said))
 
     @classmethod
+    def throttled(cls, reasons: tuple[str, ...], repeated: int) -> Doubt:
+        """Report that a device was slowed down, and how many runs were therefore made again."""
+        by = f" by {' and '.join(reasons)}" if reasons else ""
+        still = "times are partly those of a slower device" if reasons else "later runs were not"
+        runs = f", {repeated} runs were made again" if repeated > 1 else ""
+        runs = ", one run was made again" if repeated == 1 else runs
+        return cls("throttled", f"the device was slowed down{by}{runs}; {still}")
+
+    @classmethod
+    def shared_device(cls, others: int) -> Doubt:
+        """Report that other processes use the device."""
+        who = "another process uses" if others == 1 else f"{others} other processes use"
+        return cls("shared-device", f"{who} the device, so times and memory are partly theirs")
+
+    @classmethod
+    def clock_moved(cls, first: int, last: int) -> Doubt:
+        """Report that the clock of a device, in MHz, changed within a window."""
+        return cls(
+            "clock-moved",
+            f"the device's clock went from {first} to {last} MHz while steps were timed; raise "
+            "--warmup",
+        )
+
+    @classmethod
+    def compiled_while_timed(cls, graphs: int, which: str) -> Doubt:
+        """Report that torch's compiler worked within a window."""
+        what = "a graph was" if graphs == 1 else f"{graphs} graphs were"
+        return cls(
+            "compiled-while-timed",
+            f"{what} compiled while steps of {which} were timed, which is no part of a usual step; "
+            "raise --warmup, or keep the shapes of batches the same",
+        )
+
+    @classmethod
     def not_repeatable(cls, step: int | None, operators: tuple[str, ...] = ()) -> Doubt:
         """Report that runs of the original give different numbers."""
         what = "seed every random generator that the script uses"

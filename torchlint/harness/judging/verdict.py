@@ -74,6 +74,8 @@ class Outcome:
     wait_share: Change = Change()
     host_memory: Change = Change()
     device_memory: Change = Change()
+    reserved_memory: Change = Change()
+    """What torch kept of the devices, which is more than tensors took."""
     energy: Change = Change()
     """Joules of the devices in each step."""
     warnings: tuple[str, ...] = ()
