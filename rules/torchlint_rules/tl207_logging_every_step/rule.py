@@ -237,7 +237,7 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
     if func.attr.value in ("write", "writerow"):
         return loop.role is Role.TRAIN_BATCH  # an evaluation writes its results
     if word in _RECORDERS and func.attr.value not in _UPKEEP:
-        return True
+        return script.kind(func.value) not in (Kind.SEQUENCE, Kind.MAPPING)
     return func.attr.value in ("log", "print") and word in _LOGGERS
 
 
