@@ -118,9 +118,7 @@ class Waits:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
-        self._found: dict[
-            tuple[int, tuple[cst.Call, ...]], list[tuple[Reading, _Destination]]
-        ] = {}
+        self._found: dict[tuple[int, tuple[cst.Call, ...]], list[tuple[Reading, _Destination]]] = {}
 
     def of(self, loop: Loop) -> Iterator[Wait]:
         """Yield the readings in a batch loop whose host sync no pass needs."""
