@@ -89,6 +89,7 @@ _METRICS: Final = frozenset(
     ).split()
 )
 """The last words of functions that measure values on the host."""
+_RECORDS: Final = ("typing.NamedTuple", "dataclasses.dataclass")
 _TRANSPARENT: Final = ("torch.", "builtins.staticmethod", "builtins.classmethod")
 _PACKS: Final = (
     cst.Arg, cst.Element, cst.DictElement, cst.Tuple, cst.List, cst.Set, cst.Dict, cst.Index,
@@ -515,8 +516,17 @@ class Waits:
                 return True
         callee = self.functions.callee(call)
         if callee is None:
-            return self._measures(call)
+            return self._measures(call) or self._is_record(self.functions.definition(func))
         return self._is_pure(callee, depth - 1)
+
+    def _is_record(self, made: cst.CSTNode | None) -> bool:
+        """Return whether a class only holds the values that its instances are made of."""
+        if not isinstance(made, cst.ClassDef):
+            return False
+        marks = (each.decorator for each in made.decorators)
+        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
+        held = {*self.functions.bases(made), *(self.names.name(each) for each in named)}
+        return not held.isdisjoint(_RECORDS)
 
     def _measures(self, call: cst.Call) -> bool:
         """Return whether an unseen function is named like a metric, and its result is used."""
