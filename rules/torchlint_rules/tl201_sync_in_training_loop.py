@@ -8,6 +8,7 @@ from torchlint.api import Finding, Rate, Role, Rule, Script
 from torchlint_rules.shared.engineoutputs import numbers_of_losses
 from torchlint_rules.shared.graphbreaks import without_breaks
 from torchlint_rules.shared.hookreads import hook_reads
+from torchlint_rules.shared.stepreads import step_reads
 from torchlint_rules.shared.storednumbers import stored_numbers
 from torchlint_rules.shared.syncs import syncs
 
@@ -20,5 +21,6 @@ class SyncInTrainingLoop(Rule):
             *stored_numbers(script, self.code, Role.TRAIN_BATCH),
             *hook_reads(script, self.code, Rate.STEP),
             *numbers_of_losses(script, self.code),
+            *step_reads(script, self.code),
         )
         yield from without_breaks(script, found)

@@ -158,6 +158,12 @@ def _cost_of_method(script: Script, call: cst.Call) -> str | None:
     return _SIZED[method_of(call)] if tensor is not None and _on_device(script, tensor) else None
 
 
+def _is_of_mapping(node: cst.BaseExpression) -> bool:
+    """Return whether an expression is the values of a dictionary."""
+    func = node.func if isinstance(node, cst.Call) else None
+    return isinstance(func, cst.Attribute) and func.attr.value == "values"
+
+
 def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
     first = call.args[0].value if call.args else None
     last = name.rpartition(".")[2]
@@ -173,7 +179,8 @@ def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
     if name in _NUMBERED:
         sure = _counts_on_device(script, first)
         return "keep the number on the host too" if sure else None
-    if name in _REDUCED and len(call.args) == 1 and _counts_on_device(script, first):
+    whole = len(call.args) == 1 and not _is_of_mapping(first)
+    if name in _REDUCED and whole and _counts_on_device(script, first):
         return f"`.{last}()` of the tensor is one operation"
     if name in _WITH:
         word, place = _WITH[name]

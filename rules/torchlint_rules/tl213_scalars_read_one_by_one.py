@@ -195,8 +195,10 @@ def _is_avoidable(script: Script, reading: Reading) -> bool:
 
 
 def _is_recorded(script: Script, node: cst.CSTNode) -> bool:
-    """Return whether a value only becomes part of a name that log lines show."""
+    """Return whether a value only becomes part of a log line, or of a name that they show."""
     line = script.tree.smallest_statement(node)
+    if _records(script, line):
+        return True
     if not isinstance(line, cst.Assign) or len(line.targets) != 1:
         return False
     target = line.targets[0].target

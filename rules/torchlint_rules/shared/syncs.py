@@ -154,7 +154,8 @@ def _deferrable(script: Script, role: Role, said: dict[int, Reading]) -> Iterato
             continue
         if not direct and _writes_results(script, accumulation, found):
             continue
-        if any(_needed(script, accumulation, each, besides) for each in found):
+        apart = [*besides, *script.readings.waits.statements(accumulation.loop)]
+        if any(_needed(script, accumulation, each, apart) for each in found):
             continue
         plain = bool(direct) or isinstance(accumulation.values[0], cst.Name)
         fixable = plain and all(_is_shown(script, each) for each in found)
@@ -210,7 +211,10 @@ def _indirect(script: Script, role: Role) -> Iterator[Wait]:
     for wait in waits:
         if id(wait.reading.node) in elsewhere or script.loops.is_round(wait.loop):
             continue
-        if not _is_shown(script, wait.reading) or _drives_environment(script, wait.loop.node):
+        if not _is_shown(script, wait.reading):
+            continue
+        is_loss = script.kind(wait.reading.tensor) is Kind.LOSS
+        if not is_loss and _drives_environment(script, wait.loop.node):
             continue
         if _walks_entries(script, wait):
             continue

@@ -141,7 +141,7 @@ def _grown(script: Script, name: cst.Name, loop: Loop, depth: int) -> Shown | No
     if isinstance(whole, cst.Attribute) and whole.attr.value in _COUNTS:
         return None
     text = script.code(whole)
-    for target, values in _additions(script, loop):
+    for target, values in (*_additions(script, loop), *_entries(script, name, loop)):
         path = script.code(target)
         if text != path and not text.startswith((f"{path}.", f"{path}[")):
             if not path.startswith(f"{text}["):
@@ -178,4 +178,18 @@ def _additions(
         target = line.targets[0].target
         if isinstance(target, cst.Subscript) and script.loops.batch_loop(line) is loop:
             if script.loops.frequency(line) is Frequency.EVERY_PASS:
+                yield target, (line.value,)
+
+
+def _entries(
+    script: Script, name: cst.Name, loop: Loop
+) -> Iterator[tuple[cst.BaseExpression, tuple[cst.BaseExpression, ...]]]:
+    """Yield the entries that a function out of the loop stores in a dictionary of its own."""
+    function = script.scopes.function(name)
+    if function is None or script.tree.inside(loop.node, function):
+        return
+    for line in script.tree.within(function.body, cst.Assign):
+        target = line.targets[0].target
+        if isinstance(target, cst.Subscript) and script.code(target.value) == name.value:
+            if script.loops.frequency(line, function) is Frequency.EVERY_PASS:
                 yield target, (line.value,)

@@ -238,7 +238,7 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
     if method in ("write", "writerow"):
         return loop.role is Role.TRAIN_BATCH  # an evaluation writes its results
     if word in _RECORDERS and method not in _UPKEEP:
-        return True
+        return script.kind(said) not in (Kind.SEQUENCE, Kind.MAPPING)
     return method in ("log", "print") and word in _LOGGERS
 
 

@@ -35,7 +35,9 @@ _ONCE: Final = frozenset(
     ).split()
 )
 """Words in names of functions that a program calls rarely, whatever else the name says."""
-"""How many calls are followed from a node to the loop that runs it."""
+_TRAINS: Final = frozenset("train training run fit".split())
+_PASSES: Final = frozenset("step batch iter iteration minibatch".split())
+"""Words that make the function of one step of these: `train_step`, `run_batch`."""
 _REPEATED: Final = "the loop that runs this in every step"
 
 
@@ -113,6 +115,8 @@ class Repetition(Analysis):
     def _is_named_for_step(self, function: cst.FunctionDef) -> bool:
         """Return whether the name of an uncalled function says that it runs each step."""
         name_words = frozenset(words(function.name.value))
+        if name_words & _TRAINS and name_words & _PASSES:
+            name_words = frozenset({"step"})
         if name_words & _ONCE or self._draws_batches(function):
             return False
         if name_words & _LOSSES:

@@ -94,7 +94,10 @@ class Additions:
         return Addition(Adding.SUM, target, (value,))
 
     def mixed(self, node: cst.Assign) -> Addition | None:
-        """Split `mean = 0.9 * mean + value`, `a = np.append(a, value)` or `a[i] = value`."""
+        """Split `mean = 0.9 * mean + value`, `a = np.append(a, value)` or `a[i] = value`.
+
+        A sum that starts with its first value is one, too: `v if a is None else a + v`.
+        """
         target, value = node.targets[0].target, node.value
         if len(node.targets) != 1:
             return None
@@ -102,7 +105,7 @@ class Additions:
             return self._entered(target, value)
         path = dotted(target) if isinstance(target, (cst.Name, cst.Attribute)) else ""
         parts: list[cst.BaseExpression] = []
-        if isinstance(value, cst.BinaryOperation):
+        if isinstance(value, cst.BinaryOperation) or _starts_or_adds(value):
             parts = list(_operands(value))
         elif isinstance(value, cst.Call) and _grows(self.kinds.names.name(value.func)):
             given = [arg.value for arg in value.args if arg.keyword is None]
@@ -156,12 +159,25 @@ class Additions:
 
 
 def _operands(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Yield the operands of arithmetic."""
+    """Yield the operands of arithmetic, and of both cases of a choice."""
     if isinstance(node, cst.BinaryOperation):
         yield from _operands(node.left)
         yield from _operands(node.right)
+    elif isinstance(node, cst.IfExp):
+        yield from _operands(node.body)
+        yield from _operands(node.orelse)
     else:
         yield node
+
+
+def _starts_or_adds(value: cst.BaseExpression) -> bool:
+    """Return whether a choice that calls nothing decides between a start and a sum."""
+    return (
+        isinstance(value, cst.IfExp)
+        and isinstance(value.test, cst.Comparison)
+        and isinstance(value.test.left, cst.Name)
+        and any(isinstance(side, cst.BinaryOperation) for side in (value.body, value.orelse))
+    )
 
 
 def _grows(name: str | None) -> bool:

@@ -40,6 +40,14 @@ class Wait(NamedTuple):
     """The first object that the value is added to or stored in."""
 
 
+class Kept(NamedTuple):
+    """A reading in a function that only returns the value, or adds it to something."""
+
+    reading: Reading
+    is_returned: bool
+    target: cst.BaseExpression | None
+
+
 class _Destination(NamedTuple):
     """Where a value goes in one region; `returned` are tuple positions, -1 for the whole."""
 
@@ -81,6 +89,7 @@ _METRICS: Final = frozenset(
     ).split()
 )
 """The last words of functions that measure values on the host."""
+_RECORDS: Final = ("typing.NamedTuple", "dataclasses.dataclass")
 _TRANSPARENT: Final = ("torch.", "builtins.staticmethod", "builtins.classmethod")
 _PACKS: Final = (
     cst.Arg, cst.Element, cst.DictElement, cst.Tuple, cst.List, cst.Set, cst.Dict, cst.Index,
@@ -107,20 +116,57 @@ class Waits(Analysis):
         self.frequencies = frequencies
         self.readings = readings
         self.accumulators = accumulators
+        self._found: dict[tuple[int, tuple[cst.Call, ...]], list[tuple[Reading, _Destination]]] = {}
 
     def of(self, loop: Loop) -> Iterator[Wait]:
         """Yield the readings in a batch loop whose host sync no pass needs."""
         for region, calls in self._regions(loop):
-            for reading in self.readings.within(region.body):
-                if self._is_rare(reading.node, region):
-                    continue
-                destination = self._destination(reading.node, region, _WHOLE, frozenset())
-                if destination is not None:
-                    destination = self._through(destination, region, calls)
-                if destination is None or not destination.ends:
-                    continue
-                if not self.readings.needed_in(region, reading, list(destination.statements)):
+            found = self._unneeded(region, calls)
+            aside = [node for one, end in found for node in (one.node, *end.statements)]
+            for reading, destination in found:
+                if not self.readings.needed_in(region, reading, aside):
                     yield Wait(reading, loop, destination.ends, destination.target)
+
+    def of_step(self, function: cst.FunctionDef) -> Iterator[Kept]:
+        """Yield the readings that a function makes only to keep or return the value."""
+        found = [
+            (reading, destination)
+            for reading in self.readings.within(function.body)
+            if not self._is_rare(reading.node, function)
+            and (end := self._destination(reading.node, function, _WHOLE, frozenset())) is not None
+            for destination in (end,)
+        ]
+        aside = [node for one, end in found for node in (one.node, *end.statements)]
+        for reading, end in found:
+            if end.returned or End.KEPT in end.ends:
+                if not self.readings.needed_in(function, reading, aside):
+                    yield Kept(reading, bool(end.returned), end.target)
+
+    def statements(self, loop: Loop) -> list[cst.CSTNode]:
+        """Return where a loop's own body reads or hands on what no pass needs."""
+        found = self._unneeded(loop.node, ())
+        return [node for one, end in found for node in (one.node, *end.statements)]
+
+    def _unneeded(
+        self, region: Region, calls: tuple[cst.Call, ...]
+    ) -> list[tuple[Reading, _Destination]]:
+        """Return the readings of a region whose values no pass needs, with where they go."""
+        key = id(region), calls
+        if key not in self._found:
+            self._found[key] = list(self._find_unneeded(region, calls))
+        return self._found[key]
+
+    def _find_unneeded(
+        self, region: Region, calls: tuple[cst.Call, ...]
+    ) -> Iterator[tuple[Reading, _Destination]]:
+        for reading in self.readings.within(region.body):
+            if self._is_rare(reading.node, region):
+                continue
+            destination = self._destination(reading.node, region, _WHOLE, frozenset())
+            if destination is not None:
+                destination = self._through(destination, region, calls)
+            if destination is not None and destination.ends:
+                yield reading, destination
 
     def code_of_pass(self, loop: Loop) -> Iterator[Region]:
         """Yield a batch loop, then the functions of the file that every pass of it calls."""
@@ -226,8 +272,9 @@ class Waits(Analysis):
             elif isinstance(outer, cst.IfExp):
                 if child is outer.test:
                     return None
-            elif isinstance(outer, (cst.ListComp, cst.GeneratorExp)):
-                if child is not outer.elt and not self._only_draws(outer):
+            elif isinstance(outer, (cst.ListComp, cst.GeneratorExp, cst.DictComp)):
+                made = outer.value if isinstance(outer, cst.DictComp) else outer.elt
+                if child is not made and not self._only_draws(outer, made):
                     return None
             elif isinstance(outer, cst.CompFor):
                 if child is not outer.iter:
@@ -241,10 +288,10 @@ class Waits(Analysis):
             child = outer
         return None
 
-    def _only_draws(self, node: cst.ListComp | cst.GeneratorExp) -> bool:
+    def _only_draws(self, node: cst.BaseComp, made: cst.BaseExpression) -> bool:
         """Return whether a comprehension only computes from what it draws."""
         return not node.for_in.ifs and all(
-            self._computes(call, CALLED) for call in self.tree.within(node.elt, cst.Call)
+            self._computes(call, CALLED) for call in self.tree.within(made, cst.Call)
         )
 
     def _destination_in_statement(
@@ -270,7 +317,8 @@ class Waits(Analysis):
         if isinstance(line, cst.Assign) and len(line.targets) != 1:
             return None
         names = self._entry(target) or self._targets(target, position)
-        destination = self._destination_of_names(names, region, trail)
+        held = isinstance(target, cst.Subscript)
+        destination = self._destination_of_names(names, region, trail, held)
         return destination and destination._replace(statements=(line, *destination.statements))
 
     def _targets(self, target: cst.BaseExpression, position: int) -> list[Binding]:
@@ -286,7 +334,7 @@ class Waits(Analysis):
         return [bound] if bound is not None else []
 
     def _entry(self, target: cst.BaseExpression) -> list[Binding]:
-        """Return the bindings of a dictionary of the same pass that stores a value."""
+        """Return the bindings of a dictionary that stores a value."""
         if not isinstance(target, cst.Subscript) or not isinstance(target.value, cst.Name):
             return []
         bindings = list(self.scopes.reaching(target.value))
@@ -295,17 +343,23 @@ class Waits(Analysis):
         return []
 
     def _destination_of_names(
-        self, bindings: list[Binding], region: Region, trail: frozenset[int]
+        self, bindings: list[Binding], region: Region, trail: frozenset[int], held: bool = False
     ) -> _Destination | None:
-        """Return where the value of names goes that a region binds."""
+        """Return where the value of names goes that a region binds.
+
+        What is `held` in an entry of a dictionary may be left there for code after a loop.
+        """
         if not bindings:
             return None
         found = _NOTHING
         for binding in bindings:
-            if binding.how not in _BOUND or not self.tree.inside(binding.node, region):
+            outside = not self.tree.inside(binding.node, region)
+            if binding.how not in _BOUND or (outside and not (held and self._is_own(binding))):
                 return None
             if binding.name in self.scopes.scope(binding.node).outward:
                 return None
+            if outside:
+                found = _joined(found, _LAST)
             uses = [use for use in self.scopes.uses(binding, region) if not self._fills(use)]
             for use in uses:
                 destination = self._destination_of_use(use, region, trail)
@@ -315,6 +369,11 @@ class Waits(Analysis):
             if not uses:
                 found = _joined(found, _LAST)
         return found
+
+    def _is_own(self, binding: Binding) -> bool:
+        """Return whether a binding makes a dictionary of a function's own."""
+        scope = self.scopes.scope(binding.node)
+        return scope.is_function and isinstance(binding.value, (cst.Dict, cst.Call))
 
     def _fills(self, use: cst.Name) -> bool:
         """Return whether a use of a name only adds something to its container."""
@@ -331,8 +390,38 @@ class Waits(Analysis):
     ) -> _Destination | None:
         if self.frequencies.of_one_process(use, region):
             return None
-        rare = self._is_rare_use(use, region)
+        rare = self._is_rare_use(use, region) or self._is_for_callback(use, region)
         return _RARE if rare else self._destination(use, region, _WHOLE, trail)
+
+    def _is_for_callback(self, use: cst.CSTNode, region: Region) -> bool:
+        """Return whether a use is behind `if f is not None:`, given to an `f` that may be left out.
+
+        Without `f` no pass needs the value, and with it the read can stand there.
+        """
+        called = {
+            call.func.value
+            for call in self.tree.ancestors(use)
+            if isinstance(call, cst.Call) and isinstance(call.func, cst.Name)
+        }
+        child = use
+        for outer in self.tree.ancestors(use):
+            if outer is region:
+                return False
+            if isinstance(outer, cst.If) and child is outer.body:
+                asked = _asked_for(outer.test)
+                if asked is not None and asked.value in called and self._may_be_left_out(asked):
+                    return True
+            child = outer
+        return False
+
+    def _may_be_left_out(self, name: cst.Name) -> bool:
+        """Return whether a name is a parameter with the default None."""
+        return all(
+            isinstance(each.node, cst.Param)
+            and isinstance(each.node.default, cst.Name)
+            and each.node.default.value == "None"
+            for each in self.scopes.reaching(name)
+        )
 
     def _is_rare_use(self, use: cst.CSTNode, region: Region) -> bool:
         if isinstance(region, cst.FunctionDef):
@@ -424,8 +513,17 @@ class Waits(Analysis):
                 return True
         callee = self.functions.callee(call)
         if callee is None:
-            return self._measures(call)
+            return self._measures(call) or self._is_record(self.functions.definition(func))
         return self._is_pure(callee, depth - 1)
+
+    def _is_record(self, made: cst.CSTNode | None) -> bool:
+        """Return whether a class only holds the values that its instances are made of."""
+        if not isinstance(made, cst.ClassDef):
+            return False
+        marks = (each.decorator for each in made.decorators)
+        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
+        held = {*self.functions.bases(made), *(self.names.name(each) for each in named)}
+        return not held.isdisjoint(_RECORDS)
 
     def _measures(self, call: cst.Call) -> bool:
         """Return whether an unseen function is named like a metric, and its result is used."""
@@ -458,6 +556,13 @@ class Waits(Analysis):
         if name in ("builtins.range", "builtins.isinstance") or name.startswith("torch.tensor"):
             return True
         return self._passes_on(call, call, depth)
+
+
+def _asked_for(test: cst.BaseExpression) -> cst.Name | None:
+    """Return the name that a test asks for being set: `f is not None`, or `f`."""
+    if isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].operator, cst.IsNot):
+        test = test.left
+    return test if isinstance(test, cst.Name) else None
 
 
 def _container(target: cst.BaseExpression) -> cst.BaseExpression:

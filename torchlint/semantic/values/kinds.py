@@ -306,14 +306,15 @@ class Kinds(Analysis):
         )
 
     def _returned(self, function: cst.FunctionDef) -> Kind:
+        told = _UNKNOWN
         if function.returns is not None:
-            found = self._annotated(function.returns.annotation)
-            if found is not _UNKNOWN:
-                return found
-        if self.functions.is_generator(function):
-            return _UNKNOWN
+            told = self._annotated(function.returns.annotation)
+        if told not in (_UNKNOWN, _NUMBER) or self.functions.is_generator(function):
+            return told
         returned = self.functions.returns(function)
-        return joined([self.kind(value) for value in returned]) if returned else _UNKNOWN
+        found = joined([self.kind(value) for value in returned]) if returned else _UNKNOWN
+        # the losses of `-> float` are tensors all the same
+        return found if found in _TENSORS or told is _UNKNOWN else told
 
     # -- bindings -------------------------------------------------------------
 
@@ -323,7 +324,7 @@ class Kinds(Analysis):
             found = kinds[0]
         else:
             found = joined(kinds, numbers_too=any(map(self._accumulates, bindings)))
-        if found in (_UNKNOWN, _TENSOR) and self.losses.sent_backward(bindings):
+        if found in (_UNKNOWN, _TENSOR, _NUMBER) and self.losses.sent_backward(bindings):
             return _LOSS
         shown = [kind for kind in kinds if kind not in (_UNKNOWN, _NOTHING)]
         if not shown or (found is _UNKNOWN and all(kind is _MODULE for kind in shown)):
@@ -455,7 +456,9 @@ class Kinds(Analysis):
             return _TENSOR
         if kind is _MODULE and not path:
             return _MODULE
-        return self._kind_of_member(source, (None, *path))
+        found = self._kind_of_member(source, (None, *path))
+        lost = found is _UNKNOWN and path != (0,)
+        return _TENSOR if lost and self.losses.in_container(source) else found
 
     def _kind_of_member(self, node: cst.BaseExpression, steps: Steps = ()) -> Kind:
         """Return the kind of all values that a file puts into containers at some steps."""

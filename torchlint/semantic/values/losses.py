@@ -25,6 +25,21 @@ class Losses(Analysis):
         """Return whether `backward` is called on the value of any of these bindings."""
         return not self._bindings.isdisjoint(bindings)
 
+    def in_container(self, node: cst.BaseExpression) -> bool:
+        """Return whether members of a container, or of its `items()`, go backward in a sum."""
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            node = node.func.value if node.func.attr.value in ("items", "values") else node
+        return isinstance(node, cst.Name) and not self._containers.isdisjoint(
+            self.scopes.reaching(node)
+        )
+
+    @cached_property
+    def _containers(self) -> frozenset[Binding]:
+        """The bindings of containers of which members are summands of a loss."""
+        made = [each.value for each in self._bindings if each.value is not None]
+        names = (name for value in (*self.values, *made) for name in _containers(value))
+        return frozenset(binding for name in names for binding in self.scopes.reaching(name))
+
     def feeds(self, place: cst.Name) -> bool:
         """Return whether a name's value becomes part of a value that `backward` is called on."""
         return (place.value, self._home(place)) in self._fed
@@ -126,3 +141,22 @@ def _summands(value: cst.BaseExpression) -> Iterator[cst.Name]:
         elif isinstance(value.operator, (cst.Add, cst.Subtract)):
             yield from _summands(value.left)
             yield from _summands(value.right)
+
+
+def _containers(value: cst.BaseExpression) -> Iterator[cst.Name]:
+    """Yield the containers of which a sum takes members: `sum(d.values())`, `d["a"] + d["b"]`."""
+    if isinstance(value, cst.BinaryOperation):
+        yield from _containers(value.left)
+        yield from _containers(value.right)
+    elif isinstance(value, cst.Subscript) and isinstance(value.value, cst.Name):
+        index = value.slice[0].slice
+        if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
+            yield value.value
+    elif isinstance(value, cst.Call) and isinstance(value.func, cst.Name) and value.args:
+        inner = value.args[0].value
+        if value.func.value == "sum" and isinstance(inner, (cst.GeneratorExp, cst.ListComp)):
+            inner = inner.for_in.iter
+        if isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute):
+            held = inner.func.value
+            if inner.func.attr.value == "values" and isinstance(held, cst.Name):
+                yield held

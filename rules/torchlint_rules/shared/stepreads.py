@@ -1,0 +1,53 @@
+"""Reads in functions that make one training step for a loop out of view: a part of TL201."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Finding, Kind, Note, Script
+
+_SHARES: Final = "read as well: keep this on the device, too"
+
+
+def step_reads(script: Script, code: str) -> Iterator[Finding]:
+    """Yield a finding for each function of one step that only returns or keeps what it reads."""
+    if not script.program.devices.can_use_accelerator:
+        return
+    for function in script.tree.all(cst.FunctionDef):
+        if not _makes_step(script, function):
+            continue
+        found = [
+            each
+            for each in script.readings.waits.of_step(function)
+            if script.kind(each.reading.tensor) is Kind.LOSS
+        ]
+        if not found:
+            continue
+        shown = script.tree.brief(found[0].reading.node)
+        kept = next((each.target for each in found if each.target is not None), None)
+        cure = (
+            "return the detached tensor, and read it where it is shown"
+            if kept is None
+            else f"keep detached tensors in `{script.tree.brief(kept)}`, and read them together"
+        )
+        message = f"`{shown}` waits for the device in every `{function.name.value}`: {cure}"
+        notes = tuple(Note(script.span(each.reading.node), _SHARES) for each in found[1:])
+        span = script.span(found[0].reading.node)
+        yield Finding(code, span, message, None, notes, impact="medium")
+
+
+def _makes_step(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether a function that nothing in view calls is one step of a training."""
+    if script.functions.callers(function) or script.loops.ownership.rate(function) is not None:
+        return False
+    steps = [
+        call for call in script.functions.own(function.body, cst.Call) if script.loops.is_step(call)
+    ]
+    return (
+        bool(steps)
+        and all(script.loops.batch_loop(call) is None for call in steps)
+        and script.loops.each_step(steps[0])
+    )
