@@ -372,6 +372,9 @@ class Networks:
             return
         if isinstance(node, cst.Call):
             func = node.func
+            if self.kinds.kind(node) is Kind.MODULE:
+                yield from self.roots(node)
+                return
             if isinstance(func, cst.Attribute) and self.names.name(func) is None:
                 yield from self._mentioned(func.value, seen)
             function = self.functions.definition(func)
