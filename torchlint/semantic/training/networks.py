@@ -42,6 +42,7 @@ _TRAINS: Final = frozenset({
     "torch.func.functional_call",
 })  # fmt: skip
 _FREEZING: Final = frozenset("freeze frozen unfreeze grad grads toggle".split())
+_CONSTANTS: Final = ("True", "False", "None")
 _DEPTH: Final = 4
 
 
@@ -280,6 +281,11 @@ class Networks:
         """Return whether some code may stop parameters of a network from asking for gradients."""
         return self._frozen(self.roots(network)) is not False
 
+    def is_frozen(self, network: cst.BaseExpression) -> bool:
+        """Return whether no parameter of a network asks for gradients, by its class or its user."""
+        roots = self.roots(network)
+        return bool(roots) and self._frozen(roots) is True
+
     @cached_property
     def _are_known(self) -> bool:
         """Whether the file shows all networks that its optimizers hold."""
@@ -388,7 +394,7 @@ class Networks:
             yield from self._mentioned(child, seen)
 
     def _mentioned_name(self, node: cst.Name | cst.Attribute, seen: set[int]) -> Iterator[Root]:
-        if self.names.name(node) is not None or _is_constant(node):
+        if self.names.name(node) is not None or dotted(node) in _CONSTANTS:
             return
         if isinstance(node, cst.Name):
             bindings = self.scopes.reaching(node)
@@ -482,7 +488,7 @@ class Networks:
 
     def _frozen(self, roots: Roots) -> bool | None:
         """Return whether networks ask for no gradients; None if they may not."""
-        if all(root in self._surely_frozen for root in roots):
+        if all(map(self._is_surely_frozen, roots)):
             return True
         return None if self._touch(self._maybe_frozen, roots) else False
 
@@ -498,6 +504,15 @@ class Networks:
                 for arg in call.args:
                     found.update(self._mentioned(arg.value, set()))
         return frozenset(found) - {None}
+
+    def _is_surely_frozen(self, root: Root) -> bool:
+        owner = self.functions.instance_of(root) if isinstance(root, cst.Call) else root
+        if root in self._surely_frozen or not isinstance(owner, cst.ClassDef):
+            return root in self._surely_frozen
+        thaws = (each for each in self.freezing.all if each.learns is not False)
+        return self.freezing.freezes_itself(owner) and not any(
+            self._touch(frozenset(self._frozen_network(each)), frozenset({root})) for each in thaws
+        )
 
     @cached_property
     def _surely_frozen(self) -> Roots:
@@ -581,7 +596,3 @@ def _owner(freeze: Freeze) -> cst.BaseExpression:
     node = freeze.node
     target = node.func if isinstance(node, cst.Call) else node.targets[0].target
     return cst.ensure_type(target, cst.Attribute).value
-
-
-def _is_constant(node: cst.Name | cst.Attribute) -> bool:
-    return isinstance(node, cst.Name) and node.value in ("True", "False", "None")
