@@ -45,7 +45,11 @@ def without_graph(script: Script, node: cst.BaseExpression, depth: int = _DEPTH)
         return without_graph(script, node.expression, depth - 1)
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
-        wants = script.tree.mentions(f"{node.value}.requires_grad")
+        wants = any(
+            isinstance(each.value, cst.Name) and each.value.value == node.value
+            for word in ("requires_grad", "requires_grad_")
+            for each in script.functions.attributes(word)
+        )
         return (
             bool(bindings) and not wants and all(_plain_binding(script, b, depth) for b in bindings)
         )

@@ -40,7 +40,7 @@ class Graphs:
             return True
         if any(_GIVEN.fullmatch(word) for each in step.forwards for word in self._words(each)):
             return True
-        if self._chooses_nodes(step) or any(map(self._draws_graphs, loops)):
+        if self._chooses_nodes(step, loops) or any(map(self._draws_graphs, loops)):
             return True
         found = [self.loops.module_call(call) for call in step.forwards]
         return any(each is not None and self._passes_messages(each) for each in found)
@@ -76,11 +76,12 @@ class Graphs:
             for method in self.tree.within(region, cst.FunctionDef)
         )
 
-    def _chooses_nodes(self, step: Step) -> bool:
+    def _chooses_nodes(self, step: Step, loops: list[Loop]) -> bool:
         """Return whether a loss reads the rows of the nodes that are to be learned."""
+        lines: tuple[cst.CSTNode, ...] = step.lines or tuple(each.node.body for each in loops[:1])
         return any(
             _NODES.fullmatch(word)
-            for line in step.lines
+            for line in lines
             for part in self.tree.within(line, cst.SubscriptElement)
             for word in self._words(part)
         )
