@@ -160,13 +160,28 @@ class Freezing:
             return False
         last: dict[str, int] = {}
         for each in inside:
-            chosen = any(isinstance(outer, cst.If) for outer in self.tree.ancestors(each.node))
-            if not each.partial and not chosen and self._in_own_class(each.node) == 0:
+            sure = not (each.partial or self._is_chosen(each.node))
+            if sure and self._in_own_class(each.node) == 0:
                 last[each.path] = self.tree.order(each.node)
         made = [each for line in lines for each in self._parts_made(line)]
         return bool(made) and all(
             max(last.get(path, 0), last.get("self", 0)) > at for path, at in made
         )
+
+    def by_method(self) -> Iterator[tuple[cst.BaseExpression, bool]]:
+        """Yield the networks whose own method sets all their weights, and whether they learn."""
+        for each in self.all:
+            function = self.scopes.function(each.node)
+            if each.path != "self" or each.learns is None or function is None:
+                continue
+            for call in self.functions.callers(function):
+                sure = not (each.partial or self._is_chosen(each.node) or self._is_chosen(call))
+                if isinstance(call.func, cst.Attribute) and (each.learns or sure):
+                    yield call.func.value, each.learns
+
+    def _is_chosen(self, node: cst.CSTNode) -> bool:
+        """Return whether a condition decides if a node runs."""
+        return any(isinstance(outer, (cst.If, cst.IfExp)) for outer in self.tree.ancestors(node))
 
     def _parts_made(self, owner: cst.ClassDef) -> Iterator[tuple[str, int]]:
         """Yield the attributes to which a class assigns what may have weights, with their ranks."""

@@ -526,6 +526,8 @@ class Networks:
                 found |= mine if len(mine) == 1 else set()
             elif freeze.learns is None:
                 found |= set(self._frozen_by_calls(freeze))
+        for network, learns in self.freezing.by_method():
+            (thawed if learns else found).update(self.roots(network))
         return frozenset(found - thawed) - {None}
 
     def _frozen_network(self, freeze: Freeze) -> set[Root]:
