@@ -47,7 +47,7 @@ class UndetachedGenerator(Rule):
     ) -> Iterator[Finding]:
         slopes = list(script.calls.of("torch.autograd.grad"))
         for arg in call.args:
-            if any(_may_be_one_of(script, arg.value, slope.given("inputs", 1)) for slope in slopes):
+            if any(_may_be_one_of(script, arg.value, slope.given("inputs")) for slope in slopes):
                 continue
             for _, maker in script.modules.lineage.of(arg.value).calls:
                 held = script.modules.holders(maker)
@@ -72,7 +72,7 @@ class UndetachedGenerator(Rule):
 
 def _is_differentiated(script: Script, backward: cst.Call) -> bool:
     """Return whether a backward pass records its own graph, to be differentiated in turn."""
-    kept = script.calls.at(backward).argument("create_graph", 2)
+    kept = script.calls.at(backward).argument("create_graph")
     return kept.state is not State.ABSENT and not kept.equals(False)
 
 
@@ -100,7 +100,7 @@ def _may_be_one_of(script: Script, value: cst.BaseExpression, given: cst.Arg | N
 
 def _computes(script: Script, call: cst.Call, slope: CallSite) -> bool:
     """Return whether `autograd.grad` differentiates what a call computed."""
-    given = slope.given("outputs", 0)
+    given = slope.given("outputs")
     return given is None or any(
         each is call for each, _ in script.modules.lineage.of(given.value).calls
     )
@@ -115,10 +115,10 @@ def _fix(script: Script, value: cst.BaseExpression, doubt: str) -> Fix:
     return Fix.unsafe(title, edits, because=doubt) if doubt else Fix.exact(title, edits)
 
 
-def _is_apart(script: Script, hook: cst.Call, maker: cst.BaseExpression) -> bool:
+def _is_apart(script: Script, hook: CallSite, maker: cst.BaseExpression) -> bool:
     """Return whether a hook is one of a network that has nothing to do with another."""
-    hooked = script.calls.at(hook).receiver
-    if hooked is None or script.kind(hooked) is not Kind.MODULE:
+    hooked = hook.receiver
+    if script.kind(hooked) is not Kind.MODULE:
         return False
     known = None not in script.modules.roots(hooked) | script.modules.roots(maker)
     return known and not script.modules.same(hooked, maker)
@@ -132,7 +132,7 @@ def _doubt(
     for network in (maker, judge):
         if not script.values.visibility.shows(network):
             return f"what `{script.tree.brief(network)}` computes is not in sight"
-    if any(not _is_apart(script, call, maker) for call in script.calls.of_methods(*_HOOKS)):
+    if any(not _is_apart(script, hook, maker) for hook in script.calls.of_methods(*_HOOKS)):
         return "a hook looks at gradients as they are computed"
     loop = script.loops.batch_loop(backward)
     region = loop.node.body if loop is not None else script.scopes.region(backward)

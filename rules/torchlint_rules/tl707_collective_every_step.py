@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Rate, Role, Rule, Script
+from torchlint.api import Finding, Frequency, Rate, Role, Rule, Script, method_of, word_of
 
 _BARRIERS: Final = ("torch.distributed.barrier", "torch.distributed.monitored_barrier")
 _COLLECTIVES: Final = tuple(
@@ -41,9 +41,9 @@ class CollectiveEveryStep(Rule):
         for site in script.calls.of(*_BARRIERS):
             if _is_hot(script, site.node):
                 yield Finding(self.code, script.span(site.node), _of_barrier(script, site.node))
-        for call in script.calls.of_methods(*_WAITING):
-            assert isinstance(call.func, cst.Attribute)
-            if script.loops.owner(call) == _WAITING[call.func.attr.value] and _is_hot(script, call):
+        for site in script.calls.of_methods(*_WAITING):
+            call = site.node
+            if script.loops.owner(call) == _WAITING[site.method] and _is_hot(script, call):
                 yield Finding(self.code, script.span(call), _of_barrier(script, call))
         yield from self._averaged_logs(script)
         for call in (*(site.node for site in script.calls.of(*_COLLECTIVES)), *_helpers(script)):
@@ -55,15 +55,16 @@ class CollectiveEveryStep(Rule):
 
     def _averaged_logs(self, script: Script) -> Iterator[Finding]:
         """Flag the values of a training step that Lightning averages over the processes."""
-        for call in script.calls.of_methods("log", "log_dict"):
-            given = script.calls.at(call).given("sync_dist")
+        for site in script.calls.of_methods("log", "log_dict"):
+            call = site.node
+            given = site.given("sync_dist")
             function = script.scopes.function(call)
             if given is None or function is None or script.loops.owner(call) != "lightning":
                 continue
             hot = script.loops.ownership.rate(function) is Rate.STEP
             if not hot or not script.values.value_of(given.value).equals(True):
                 continue
-            on_step = script.calls.at(call).argument("on_step")
+            on_step = site.argument("on_step")
             if on_step.equals(False) or script.loops.frequency(call) is not Frequency.EVERY_PASS:
                 continue
             message = (
@@ -104,10 +105,8 @@ def _is_hot(script: Script, call: cst.Call) -> bool:
 def _helpers(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of functions that reduce a number over processes."""
     for call in script.tree.all(cst.Call):
-        func = call.func
-        last = func.attr if isinstance(func, cst.Attribute) else func
-        if isinstance(last, cst.Name) and _HELPER.fullmatch(last.value):
-            if script.name(func) not in _COLLECTIVES and _reduces(script, call):
+        if _HELPER.fullmatch(word_of(call)) and script.name(call.func) not in _COLLECTIVES:
+            if _reduces(script, call):
                 yield call
 
 
@@ -130,7 +129,7 @@ def _measured(script: Script, call: cst.Call) -> cst.Name | None:
     while not isinstance(at, cst.Name):
         if isinstance(at, cst.Attribute) and at.attr.value in _COPYING:
             at = at.value
-        elif isinstance(at, cst.Call) and isinstance(at.func, cst.Attribute):
+        elif isinstance(at, cst.Call) and method_of(at):
             at = at.func
         else:
             return None
@@ -173,7 +172,7 @@ def _goes_backward_below(script: Script, call: cst.Call, name: cst.Name) -> bool
         if script.loops.is_step(other) and script.tree.order(other) > script.tree.order(call)
     ]
     for other in below:
-        if isinstance(other.func, cst.Attribute) and other.func.attr.value == "backward":
+        if method_of(other) == "backward":
             if script.values.losses.feeds(name):
                 return True
         elif any(
