@@ -20,6 +20,14 @@ _COLLECTIVES: Final = tuple(
 )
 _WAITING: Final = {"wait_for_everyone": "accelerate", "barrier": "fabric"}
 """The methods of frameworks that wait for all processes."""
+_ROUND: Final = {
+    "gather": "accelerate",
+    "gather_for_metrics": "accelerate",
+    "reduce": "accelerate",
+    "all_gather": "fabric",
+    "all_reduce": "fabric",
+}
+"""The methods of frameworks that send a tensor through all processes."""
 _LOOPS: Final = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
 _HELPER: Final = re.compile(
     r"(?:all_)?reduce_(?:\w+_)?(?:tensor|tensors|dict|loss|losses|mean|metric|metrics|value|values)|"
@@ -31,7 +39,9 @@ _MEASURED: Final = frozenset(
         "err error errors stats statistics score scores total totals"
     ).split()
 )
-_COPYING: Final = frozenset("data detach clone item mean sum float double new".split())
+_COPYING: Final = frozenset(
+    "data detach clone item mean sum float double new repeat unsqueeze".split()
+)
 _GRADIENTS: Final = frozenset("grad grads gradient gradients param params parameters".split())
 
 
@@ -46,7 +56,8 @@ class CollectiveEveryStep(Rule):
             if script.loops.owner(call) == _WAITING[site.method] and _is_hot(script, call):
                 yield Finding(self.code, script.span(call), _of_barrier(script, call))
         yield from self._averaged_logs(script)
-        for call in (*(site.node for site in script.calls.of(*_COLLECTIVES)), *_helpers(script)):
+        named = (site.node for site in script.calls.of(*_COLLECTIVES))
+        for call in (*named, *_helpers(script), *_of_frameworks(script)):
             if not call.args or not _is_hot(script, call):
                 continue
             measured = _measured(script, call)
@@ -106,7 +117,19 @@ def _helpers(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of functions that reduce a number over processes."""
     for call in script.tree.all(cst.Call):
         if _HELPER.fullmatch(word_of(call)) and script.name(call.func) not in _COLLECTIVES:
-            if _reduces(script, call):
+            if word_of(call) not in _ROUND and _reduces(script, call):
+                yield call
+
+
+def _of_frameworks(script: Script) -> Iterator[cst.Call]:
+    """Yield the calls in training loops by which a framework sends a tensor round.
+
+    In an evaluation they are the way to count every sample once.
+    """
+    for call in (site.node for site in script.calls.of_methods(*_ROUND)):
+        loop = script.loops.batch_loop(call)
+        if loop is not None and loop.role is Role.TRAIN_BATCH:
+            if script.loops.owner(call) == _ROUND[word_of(call)]:
                 yield call
 
 

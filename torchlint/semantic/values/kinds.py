@@ -70,6 +70,10 @@ _PASSED_ON: Final = frozenset({
     "torch.nn.utils.spectral_norm", "torch.nn.utils.parametrizations.weight_norm",
     "torch.nn.utils.parametrizations.spectral_norm",
 })  # fmt: skip
+_OVER_PROCESSES: Final = frozenset(
+    "gather gather_for_metrics reduce all_gather all_reduce pad_across_processes".split()
+)
+"""The methods by which frameworks send a tensor through all processes."""
 _TENSOR_ONLY: Final = frozenset(
     (
         "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
@@ -280,6 +284,8 @@ class Kinds:
             # a method of the value in question: `model = model.to(device)` in a loop
             return base
         if base is _UNKNOWN:
+            if name is None and self._is_sent_round(func):
+                return _TENSOR
             moved = method in ("to", "cuda") and self._is_batch(func.value)
             if (method in _TENSOR_ONLY or moved) and name is None:
                 return _TENSOR
@@ -291,6 +297,16 @@ class Kinds:
             pair = isinstance(call, cst.Call) and _gives_pair(method, call, bound=True)
             return _SEQUENCE if pair else _TENSOR
         return method_result(base, method)
+
+    def _is_sent_round(self, func: cst.Attribute) -> bool:
+        """Return whether a method of a framework sends a tensor through all processes."""
+        call = self.tree.parent(func)
+        return (
+            func.attr.value in _OVER_PROCESSES
+            and isinstance(call, cst.Call)
+            and len(call.args) > 0
+            and self.kind(call.args[0].value) in _TENSORS
+        )
 
     def _returned(self, function: cst.FunctionDef) -> Kind:
         if function.returns is not None:
