@@ -224,7 +224,11 @@ def _evaluated(
         (each, _carriers(script, each, _made))
         for each in script.readings.accumulations(Role.EVAL_BATCH)
     ]
-    added = [(each, carriers) for each, carriers in added if carriers]
+    added = [
+        (each, carriers)
+        for each, carriers in added
+        if carriers and not script.readings.accumulators.is_emptied(each)
+    ]
     for evaluation in script.evaluations.all if added else ():
         inside = [pair for pair in added if script.tree.inside(pair[0].node, evaluation.body)]
         if not inside or script.evaluations.needs_gradients(evaluation.body):

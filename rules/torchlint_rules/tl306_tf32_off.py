@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Role, Rule, Script
+from torchlint.api import Finding, Fix, Role, Rule, Script, Step
 from torchlint_rules.shared.cuda import (
     in_environment,
     makers,
@@ -47,7 +47,7 @@ class Tf32Off(Rule):
         ):
             return
         steps = script.loops.steps.all
-        if _only_convolves(script) or (steps and all(runs_tiny(script, each) for each in steps)):
+        if _only_convolves(script) or (steps and all(_is_light(script, each) for each in steps)):
             return
         program = trains(script)
         node = place(script) if program or _trains_its_own(script) else None
@@ -63,6 +63,11 @@ class Tf32Off(Rule):
             '`torch.set_float32_matmul_precision("high")` at startup'
         )
         yield Finding(self.code, script.span(node), message, fix)
+
+
+def _is_light(script: Script, step: Step) -> bool:
+    """Return whether a step spends little of its time in matmuls."""
+    return runs_tiny(script, step) or script.modules.graphs.are_trained_in(step)
 
 
 def _trains_its_own(script: Script) -> bool:

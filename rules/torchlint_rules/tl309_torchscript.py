@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Rule, Script, method_of
+from torchlint.api import CallSite, Finding, Note, Rule, Script, method_of
 
 _SCRIPT: Final = ("torch.jit.script", "torch.jit._script.script")
 _TRACE: Final = ("torch.jit.trace", "torch.jit._trace.trace")
@@ -32,15 +33,23 @@ class Torchscript(Rule):
         """Flag the TorchScript that training runs."""
         if _EXPORT.search(script.tree.own_text) or _compiles(script):
             return
+        yield from _joined(self._decorated(script))
+        trains = bool(script.loops.steps.all) or any(
+            True for _ in script.calls.of_methods("parameters")
+        )
+        yield from _joined(self._derived(script) if trains else ())
+        for site in script.calls.of(*_SCRIPT, *_TRACE):
+            yield from self._called(script, site)
+
+    def _decorated(self, script: Script) -> Iterator[Finding]:
         for mark in script.tree.all(cst.Decorator):
             function = script.tree.parent(mark)
             if isinstance(function, cst.FunctionDef) and script.name(mark.decorator) in _SCRIPT:
                 if not _is_test(script, mark) and script.modules.reach.is_trained(function.body):
                     yield self._function(script, mark, function.name.value)
-        trains = bool(script.loops.steps.all) or any(
-            True for _ in script.calls.of_methods("parameters")
-        )
-        for owner in script.tree.all(cst.ClassDef) if trains else ():
+
+    def _derived(self, script: Script) -> Iterator[Finding]:
+        for owner in script.tree.all(cst.ClassDef):
             for base in owner.bases:
                 if script.name(base.value) in _MODULES:
                     message = (
@@ -48,8 +57,6 @@ class Torchscript(Rule):
                         f"and {self._advice(script, 'the network')}"
                     )
                     yield Finding(self.code, script.span(base.value), message)
-        for site in script.calls.of(*_SCRIPT, *_TRACE):
-            yield from self._called(script, site)
 
     def _called(self, script: Script, site: CallSite) -> Iterator[Finding]:
         given = site.given("func" if site.name in _TRACE else "obj", 0)
@@ -77,6 +84,14 @@ class Torchscript(Rule):
         if script.program.target.has((2, 2)):
             return f"call `{named}.compile()`, which keeps the keys of checkpoints"
         return f"call `torch.compile({named})` and save the `state_dict` of what it wraps"
+
+
+def _joined(found: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the first finding, with the places of the others as its notes."""
+    places = list(found)
+    for first in places[:1]:
+        notes = tuple(Note(each.span, "TorchScript as well") for each in places[1:])
+        yield replace(first, notes=notes)
 
 
 def _compiles(script: Script) -> bool:

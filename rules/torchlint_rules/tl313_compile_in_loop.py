@@ -20,6 +20,7 @@ from torchlint.api import (
 )
 
 _COMPILE: Final = "torch.compile"
+_RESETS: Final = ("torch._dynamo.reset", "torch.compiler.reset")
 _METHODS: Final = ("forward", "training_step", "__call__")
 _KERAS: Final = frozenset("optimizer loss metrics loss_weights".split())
 _KEYS: Final = "checkpoints lose the prefix `_orig_mod.` that each further wrapping put before keys"
@@ -28,10 +29,12 @@ _KEYS: Final = "checkpoints lose the prefix `_orig_mod.` that each further wrapp
 class CompileInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every compilation that is repeated for the same network."""
-        if script.tree.mentions("_dynamo.reset", "compiler.reset"):
-            return
         for call in _compilations(script):
-            if not _is_used_here(script, call) or script.loops.frequency(call) is Frequency.RARE:
+            if (
+                _starts_afresh(script, call)
+                or not _is_used_here(script, call)
+                or script.loops.frequency(call) is Frequency.RARE
+            ):
                 continue
             loop = _loop(script, call)
             if loop is not None:
@@ -63,6 +66,18 @@ class CompileInLoop(Rule):
                     f"`{outer.name.value}`: define it outside"
                 )
                 yield Finding(self.code, script.span(mark), message)
+
+
+def _starts_afresh(script: Script, call: cst.Call) -> bool:
+    """Return whether the loops or the function around a compilation drop what was compiled."""
+    regions: list[cst.CSTNode | None] = [loop.node for loop in script.loops.around(call)]
+    regions.append(script.scopes.function(call))
+    return any(
+        script.tree.inside(site.node, region)
+        for site in script.calls.of(*_RESETS)
+        for region in regions
+        if region is not None
+    )
 
 
 def _compilations(script: Script) -> Iterator[cst.Call]:

@@ -228,8 +228,16 @@ def _dropped(script: Script, call: cst.Call) -> Edits | None:
     return script.edits.drop(line)
 
 
+def _is_resized(script: Script, name: cst.Name) -> bool:
+    """Return whether some code gives the tensor of a name another size in place."""
+    return any(
+        script.code(site.receiver).partition(".")[0] == name.value
+        for site in script.calls.of_methods("resize_", "resize_as_")
+    )
+
+
 def _is_plain(script: Script, call: cst.Call) -> bool:
     value = call.args[0].value
-    if isinstance(value, cst.Name) and script.tree.mentions("resize_"):
+    if isinstance(value, cst.Name) and _is_resized(script, value):
         return False
     return wraps(script, call) and without_graph(script, value)

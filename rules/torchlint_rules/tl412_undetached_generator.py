@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import libcst as cst
 
 from torchlint.api import Act, CallSite, Finding, Fix, Kind, Rule, Script, State, Update
+
+_HOOKS: Final = (
+    "retain_grad",
+    "register_hook",
+    "register_backward_hook",
+    "register_full_backward_hook",
+)
 
 
 class UndetachedGenerator(Rule):
@@ -107,6 +115,15 @@ def _fix(script: Script, value: cst.BaseExpression, doubt: str) -> Fix:
     return Fix.unsafe(title, edits, because=doubt) if doubt else Fix.exact(title, edits)
 
 
+def _is_apart(script: Script, hook: CallSite, maker: cst.BaseExpression) -> bool:
+    """Return whether a hook is one of a network that has nothing to do with another."""
+    hooked = hook.receiver
+    if script.kind(hooked) is not Kind.MODULE:
+        return False
+    known = None not in script.modules.roots(hooked) | script.modules.roots(maker)
+    return known and not script.modules.same(hooked, maker)
+
+
 def _doubt(
     script: Script, backward: cst.Call, judge: cst.BaseExpression, maker: cst.BaseExpression
 ) -> str:
@@ -115,8 +132,8 @@ def _doubt(
     for network in (maker, judge):
         if not script.values.visibility.shows(network):
             return f"what `{script.tree.brief(network)}` computes is not in sight"
-    if script.tree.mentions("retain_grad", "register_hook", "backward_hook"):
-        return "this file looks at gradients as they are computed"
+    if any(not _is_apart(script, hook, maker) for hook in script.calls.of_methods(*_HOOKS)):
+        return "a hook looks at gradients as they are computed"
     loop = script.loops.batch_loop(backward)
     region = loop.node.body if loop is not None else script.scopes.region(backward)
     if any(script.name(each) is None for each in _gradients(script, region)):

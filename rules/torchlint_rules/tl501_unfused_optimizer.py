@@ -62,7 +62,7 @@ class UnfusedOptimizer(Rule):
             value = None if _may_be_clipped_scaled(script, site) else _value(script, site)
             if value is None or _has_odd_parameters(script, site):
                 continue
-            if not script.modules.sizes.updates_tiny(site.node):
+            if not _is_short(script, site.node):
                 found.setdefault(script.scopes.home(site.node), []).append((site, value))
         for each in found.values():
             yield self._finding(script, each)
@@ -88,6 +88,12 @@ class UnfusedOptimizer(Rule):
         impact: Impact | None = None if script.program.devices.can_use_accelerator else "low"
         span = script.span(site.node)
         return Finding(self.code, span, f"{message}: {advice}", fix, tuple(notes), impact)
+
+
+def _is_short(script: Script, optimizer: cst.Call) -> bool:
+    """Return whether a step of an optimizer is short whatever its kernels are."""
+    modules = script.modules
+    return modules.sizes.updates_tiny(optimizer) or modules.graphs.are_behind(optimizer)
 
 
 def _undecided(site: CallSite) -> bool:

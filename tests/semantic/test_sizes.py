@@ -22,6 +22,19 @@ class Deep(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(12)])
+class Digits(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Conv2d(1, 10, 5), nn.Conv2d(10, 20, kernel_size=(5, 5))
+        self.head = nn.Linear(320, 10)
+class Sharpen(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Conv2d(3, 64, 9), nn.Conv2d(64, 3, 5)
+class Table(nn.Module):
+    def __init__(self, rows, width):
+        super().__init__()
+        self.rows = nn.Parameter(torch.randn(rows, width) * 0.02)
 class Spectrum(nn.Module):
     def forward(self, x):
         return torch.stft(x, 400)
@@ -49,6 +62,12 @@ def _network(made: str) -> tuple[Script, cst.BaseExpression]:
         ("nn.Sequential(nn.Embedding(words, 16), nn.Linear(16, 2))", False),
         ("nn.Sequential(nn.Conv2d(3, 8, 3), nn.Linear(8, 2))", False),
         ("nn.Sequential(*layers)", False),
+        ("Digits()", True),
+        ("Sharpen()", False),
+        ("Table(10, 16)", True),
+        ("Table(words, 16)", True),
+        ("Table(50000, 16)", False),
+        ("Table(words, features)", False),
         ("Policy(4)", True),
         ("Policy(784, hidden=2048)", False),
         ("Deep(64)", True),
@@ -76,3 +95,9 @@ def test_tiny(made: str, tiny: bool) -> None:
 def test_weightless(made: str, weightless: bool) -> None:
     script, network = _network(made)
     assert script.modules.sizes.is_weightless(network) is weightless
+
+
+def test_steps_of_few_filters() -> None:
+    script, _ = _network("Sharpen()\noptimizer = torch.optim.Adam(net.parameters())")
+    optimizer = next(script.calls.of("torch.optim.Adam")).node
+    assert script.modules.sizes.updates_tiny(optimizer)

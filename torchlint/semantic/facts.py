@@ -39,6 +39,7 @@ from torchlint.semantic.training.evaluations import Evaluation, Evaluations
 from torchlint.semantic.training.flaggedevaluations import FlaggedEvaluations
 from torchlint.semantic.training.freezing import Freezing
 from torchlint.semantic.training.gradientwork import GradientWork
+from torchlint.semantic.training.graphs import Graphs
 from torchlint.semantic.training.invariance import Invariances
 from torchlint.semantic.training.layers import Layers
 from torchlint.semantic.training.lineage import Lineage
@@ -184,6 +185,7 @@ class ModuleFacts(Networks):
         self.reach = Reach(functions, kinds, origins, loops)
         self.lineage = Lineage(functions, kinds, loops, values.gradients)
         self.sizes = Sizes(functions, values, self)
+        self.graphs = Graphs(self, self.sizes, loops, loops.steps)
 
 
 class EvaluationFacts(Evaluations):

@@ -22,6 +22,8 @@ _BY_NAME: Final = re.compile(
     r"(?:res)?u_?net\w*|generator(?:u_?|res)net|lenet\w*|\w*convnet\w*|\w*cnn",
     re.IGNORECASE,
 )
+_OTHERS: Final = re.compile(r"\b(?:mps|xpu)\b")
+_NVIDIA: Final = re.compile(r"cuda|accelerator|gpu")
 _SETTINGS: Final = re.compile(r"\w+\.(?:backends\.|set_float32_matmul_precision)")
 
 
@@ -39,9 +41,7 @@ def _may_be_cuda(script: Script) -> bool:
         return False
     if script.program.target.device == "cuda":
         return True
-    if script.tree.mentions("mps", "xpu") and not script.tree.mentions(
-        "cuda", "accelerator", "gpu"
-    ):
+    if script.program.vocabulary.has(_OTHERS) and not script.program.vocabulary.has(_NVIDIA):
         return False
     return script.program.devices.can_use_accelerator
 

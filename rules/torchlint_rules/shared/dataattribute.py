@@ -42,7 +42,11 @@ def without_graph(script: Script, node: cst.BaseExpression) -> bool:
         return script.answer(without_graph, node.expression, False)
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
-        wants = script.tree.mentions(f"{node.value}.requires_grad")
+        wants = any(
+            isinstance(each.value, cst.Name) and each.value.value == node.value
+            for word in ("requires_grad", "requires_grad_")
+            for each in script.functions.attributes(word)
+        )
         return bool(bindings) and not wants and all(_plain_binding(script, b) for b in bindings)
     if isinstance(node, cst.Subscript):
         return script.answer(without_graph, node.value, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -24,9 +23,6 @@ _FULL: Final = frozenset({
 """Functions that do not work in low precision or under one autocast."""
 _KEYWORDS: Final = ("create_graph", "is_sparse")
 _PARALLEL: Final = "torch.nn.DataParallel"
-_GRAPH: Final = re.compile(r"adj\w*|edge_index|edges|train_mask|idx_train|adjacency")
-_SPOKEN: Final = ("train_mask", "idx_train", "train_idx", "edge_index")
-_WHOLE_GRAPH: Final = re.compile(rf"\b(?:{'|'.join(_SPOKEN)})\b")
 _TITLE: Final = "Run the forward pass and the loss under bfloat16 autocast"
 
 
@@ -88,22 +84,11 @@ def _is_plain(script: Script, step: Step) -> bool:
         return False
     if runs_tiny(script, step):
         return False
-    if any(_GRAPH.fullmatch(name.value) for name in script.tree.within(step.forwards[0], cst.Name)):
-        return False
-    if script.scopes.home(step.backward) in script.once(_of_whole_graphs):
+    if script.modules.graphs.are_trained_in(step):
         return False
     return script.tree.mentions("param") or not any(
         script.kind(call) is Kind.OPTIMIZER for call in script.tree.all(cst.Call)
     )
-
-
-def _of_whole_graphs(script: Script) -> frozenset[cst.CSTNode]:
-    """Return the functions, and the module, that process whole graphs."""
-    text = script.tree.own_text
-    spoken = any(word in text for word in _SPOKEN) and _WHOLE_GRAPH.search(text)
-    homes = script.tree.all(cst.FunctionDef) if spoken else []
-    found = (home for home in homes if _WHOLE_GRAPH.search(script.code(home)))
-    return frozenset([*found, *script.tree.modules] if spoken else ())
 
 
 def _finding(code: str, script: Script, step: Step) -> Finding:

@@ -19,8 +19,10 @@ class HandwrittenAttention(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every handwritten attention that one function can compute."""
         for attention in script.values.attentions.all():
-            if _trains_on_host(script) or script.tree.mentions("create_graph"):
+            if _trains_on_host(script):
                 return
+            if _is_derived_twice(script, attention):
+                continue
             hint = _hint(script, attention)
             if hint is None or _has_fused(script, attention):
                 continue
@@ -35,6 +37,38 @@ class HandwrittenAttention(Rule):
 def _trains_on_host(script: Script) -> bool:
     return not script.program.devices.can_use_accelerator and bool(
         script.loops.of(Role.TRAIN_BATCH, Role.EPOCH)
+    )
+
+
+def _is_derived_twice(script: Script, attention: Attention) -> bool:
+    """Return whether gradients of gradients may be taken through an attention."""
+    for arg in script.tree.all(cst.Arg):
+        if arg.keyword is None or arg.keyword.value != "create_graph":
+            continue
+        call = script.tree.parent(arg)
+        if script.code(arg.value) != "False" and isinstance(call, cst.Call):
+            if not _passes_by(script, call, attention):
+                return True
+    return False
+
+
+def _passes_by(script: Script, slope: cst.Call, attention: Attention) -> bool:
+    """Return whether only networks without an attention are behind what is derived."""
+    site = script.calls.at(slope)
+    given = site.given("outputs", 0)
+    value = given.value if given is not None else site.receiver
+    found = script.modules.lineage.of(value) if value is not None else None
+    if found is None or not found.complete or not found.calls:
+        return False
+    roots = [root for _, network in found.calls for root in script.modules.roots(network)]
+    return all(
+        isinstance(root, cst.Call)
+        and script.functions.instance_of(root) is not None
+        and not any(
+            script.tree.inside(attention.softmax, region)
+            for region in script.modules.sizes.regions(root)
+        )
+        for root in roots
     )
 
 

@@ -27,7 +27,7 @@ class EvaluationWithGradients(Rule):
             recording = [
                 each
                 for each in evaluation.forwards
-                if each.records is Grad.ON and not script.modules.sizes.is_weightless(each.network)
+                if each.records is Grad.ON and _learns(script, each.network)
             ]
             if not recording or any(e.records is Grad.UNKNOWN for e in evaluation.forwards):
                 continue
@@ -86,6 +86,12 @@ class EvaluationWithGradients(Rule):
         title, line = "Run it without gradients", script.tree.statement(call)
         fix = without_graph(script, title, edits, line) if edits else None
         return Finding(self.code, script.span(call), message, fix)
+
+
+def _learns(script: Script, network: cst.BaseExpression) -> bool:
+    """Return whether a network may have weights that ask for gradients."""
+    modules = script.modules
+    return not (modules.sizes.is_weightless(network) or modules.is_frozen(network))
 
 
 def _is_wanted(script: Script, node: cst.CSTNode) -> bool:

@@ -29,7 +29,7 @@ class DataParallel(Rule):
         """Flag every network that is wrapped for training."""
         if script.program.target.device == "mps" or script.program.devices.framework != "none":
             return
-        if any(True for _ in script.calls.of(*_TORCHRUN)):
+        if script.source.is_notebook or any(True for _ in script.calls.of(*_TORCHRUN)):
             return
         groups: dict[int, list[Finding]] = {}
         for call in wraps(script) if _trains(script) else ():
@@ -46,9 +46,6 @@ class DataParallel(Rule):
             "train with one process per GPU (DistributedDataParallel, torchrun)"
         )
         span = script.span(call)
-        if script.source.is_notebook:
-            said = f"{said}. Not rewritten: torchrun runs no notebooks"
-            return Finding(self.code, span, said, impact="low")
         from torchlint_rules.tl701_data_parallel.torchrun.rewrite import under_torchrun
 
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -39,6 +40,12 @@ class _Seen(NamedTuple):
 
 _PARAMETERS: Final = frozenset("parameters named_parameters".split())
 _PARTS: Final = frozenset("children modules named_children named_modules values items".split())
+
+
+_WEIGHTLESS: Final = re.compile(
+    r"torch\.nn\.(?:\w*Pool\w*|\w*ReLU\w*|GELU|SiLU|Tanh|Sigmoid|Softmax|\w*Dropout\w*|\w*Pad\w*|"
+    r"Flatten|Identity|Upsample|\w+Loss)"
+)
 
 
 class Freezing(Analysis):
@@ -138,6 +145,54 @@ class Freezing(Analysis):
             if isinstance(outer, cst.For) and self.tree.inside(value, outer.iter):
                 return False
         return False
+
+    # -- as a network does it itself ------------------------------------------------------
+
+    def freezes_itself(self, owner: cst.ClassDef) -> bool:
+        """Return whether a network freezes, while it is made, all weights that it makes."""
+        lines = self.functions.lineage(owner)
+        inside = [
+            each for each in self.all if any(self.tree.inside(each.node, line) for line in lines)
+        ]
+        if not inside or any(each.learns is not False for each in inside):
+            return False
+        last: dict[str, int] = {}
+        for each in inside:
+            sure = not (each.partial or self._is_chosen(each.node))
+            if sure and self._in_own_class(each.node) == 0:
+                last[each.path] = self.tree.order(each.node)
+        made = [each for line in lines for each in self._parts_made(line)]
+        return bool(made) and all(
+            max(last.get(path, 0), last.get("self", 0)) > at for path, at in made
+        )
+
+    def by_method(self) -> Iterator[tuple[cst.BaseExpression, bool]]:
+        """Yield the networks whose own method sets all their weights, and whether they learn."""
+        for each in self.all:
+            function = self.scopes.function(each.node)
+            if each.path != "self" or each.learns is None or function is None:
+                continue
+            for call in self.functions.callers(function):
+                sure = not (each.partial or self._is_chosen(each.node) or self._is_chosen(call))
+                if isinstance(call.func, cst.Attribute) and (each.learns or sure):
+                    yield call.func.value, each.learns
+
+    def _is_chosen(self, node: cst.CSTNode) -> bool:
+        """Return whether a condition decides if a node runs."""
+        return any(isinstance(outer, (cst.If, cst.IfExp)) for outer in self.tree.ancestors(node))
+
+    def _parts_made(self, owner: cst.ClassDef) -> Iterator[tuple[str, int]]:
+        """Yield the attributes to which a class assigns what may have weights, with their ranks."""
+        for line in self.tree.within(owner, cst.Assign):
+            path = dotted(line.targets[0].target)
+            if not path.startswith("self.") or path.count(".") > 1:
+                continue
+            made = line.value
+            name = self.values.names.name(made.func) if isinstance(made, cst.Call) else None
+            if name is not None and _WEIGHTLESS.fullmatch(name):
+                continue
+            if self.kinds.kind(made) is Kind.MODULE or name == "torch.nn.Parameter":
+                yield path, self.tree.order(line)
 
     # -- as an optimizer sees it ------------------------------------------------------
 

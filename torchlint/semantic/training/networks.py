@@ -42,6 +42,7 @@ _TRAINS: Final = frozenset({
     "torch.func.functional_call",
 })  # fmt: skip
 _FREEZING: Final = frozenset("freeze frozen unfreeze grad grads toggle".split())
+_CONSTANTS: Final = ("True", "False", "None")
 _DEPTH: Final = 4
 
 
@@ -277,6 +278,11 @@ class Networks(Analysis):
         """Return whether some code may stop parameters of a network from asking for gradients."""
         return self._frozen(self.roots(network)) is not False
 
+    def is_frozen(self, network: cst.BaseExpression) -> bool:
+        """Return whether no parameter of a network asks for gradients, by its class or its user."""
+        roots = self.roots(network)
+        return bool(roots) and self._frozen(roots) is True
+
     @cached_property
     def _are_known(self) -> bool:
         """Whether the file shows all networks that its optimizers hold."""
@@ -369,6 +375,9 @@ class Networks(Analysis):
             return
         if isinstance(node, cst.Call):
             func = node.func
+            if self.kinds.kind(node) is Kind.MODULE:
+                yield from self.roots(node)
+                return
             if isinstance(func, cst.Attribute) and self.names.name(func) is None:
                 yield from self._mentioned(func.value, seen)
             function = self.functions.definition(func)
@@ -382,7 +391,7 @@ class Networks(Analysis):
             yield from self._mentioned(child, seen)
 
     def _mentioned_name(self, node: cst.Name | cst.Attribute, seen: set[int]) -> Iterator[Root]:
-        if self.names.name(node) is not None or _is_constant(node):
+        if self.names.name(node) is not None or dotted(node) in _CONSTANTS:
             return
         if isinstance(node, cst.Name):
             bindings = self.scopes.reaching(node)
@@ -476,7 +485,7 @@ class Networks(Analysis):
 
     def _frozen(self, roots: Roots) -> bool | None:
         """Return whether networks ask for no gradients; None if they may not."""
-        if all(root in self._surely_frozen for root in roots):
+        if all(map(self._is_surely_frozen, roots)):
             return True
         return None if self._touch(self._maybe_frozen, roots) else False
 
@@ -493,6 +502,15 @@ class Networks(Analysis):
                     found.update(self._mentioned(arg.value, set()))
         return frozenset(found) - {None}
 
+    def _is_surely_frozen(self, root: Root) -> bool:
+        owner = self.functions.instance_of(root) if isinstance(root, cst.Call) else root
+        if root in self._surely_frozen or not isinstance(owner, cst.ClassDef):
+            return root in self._surely_frozen
+        thaws = (each for each in self.freezing.all if each.learns is not False)
+        return self.freezing.freezes_itself(owner) and not any(
+            self._touch(frozenset(self._frozen_network(each)), frozenset({root})) for each in thaws
+        )
+
     @cached_property
     def _surely_frozen(self) -> Roots:
         found: set[Root] = set()
@@ -505,6 +523,8 @@ class Networks(Analysis):
                 found |= mine if len(mine) == 1 else set()
             elif freeze.learns is None:
                 found |= set(self._frozen_by_calls(freeze))
+        for network, learns in self.freezing.by_method():
+            (thawed if learns else found).update(self.roots(network))
         return frozenset(found - thawed) - {None}
 
     def _frozen_network(self, freeze: Freeze) -> set[Root]:
@@ -575,7 +595,3 @@ def _owner(freeze: Freeze) -> cst.BaseExpression:
     node = freeze.node
     target = node.func if isinstance(node, cst.Call) else node.targets[0].target
     return cst.ensure_type(target, cst.Attribute).value
-
-
-def _is_constant(node: cst.Name | cst.Attribute) -> bool:
-    return isinstance(node, cst.Name) and node.value in ("True", "False", "None")

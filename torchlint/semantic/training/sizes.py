@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -29,11 +30,13 @@ _GATES: Final = {
 _HEAVY: Final = re.compile(
     r"torch\.nn\.(?:Lazy\w+|Conv\w+|Transformer\w*|MultiheadAttention|Bilinear|EmbeddingBag)"
 )
+_CONVOLUTION: Final = re.compile(r"torch\.nn\.Conv(?:Transpose)?([123])d")
 _LIGHT: Final = re.compile(
     r"(?:torch|builtins|math|numpy|collections|typing|functools|librosa|"
     r"(?:torchaudio|torchvision)\.(?:transforms|functional))\.\w.*"
 )
-_FEW: Final = re.compile(r"torch\.nn\.(?:Parameter|\w*Norm\w*|PReLU)")
+_FEW: Final = re.compile(r"torch\.nn\.(?:\w*Norm\w*|PReLU)")
+_SHAPED: Final = re.compile(r"torch\.(?:\w*Tensor|empty|zeros|ones|randn?)")
 _LOOPS: Final = (cst.For, cst.While, cst.ListComp, cst.GeneratorExp)
 
 
@@ -46,8 +49,9 @@ class Sizes(Analysis):
         self.networks = networks
 
     def are_tiny(self, *networks: cst.BaseExpression) -> bool:
-        """Return whether networks are a few dense or recurrent layers of small known widths."""
-        return self._are_tiny(frozenset().union(*map(self.networks.roots, networks)))
+        """Return whether networks are a few layers of small known widths, on small images."""
+        roots: Roots = frozenset().union(*map(self.networks.roots, networks))
+        return self._are_tiny(roots) and all(map(self._sees_small_images, roots))
 
     def updates_tiny(self, optimizer: cst.Call) -> bool:
         """Return whether all networks whose parameters an optimizer holds are tiny together."""
@@ -61,19 +65,31 @@ class Sizes(Analysis):
     def _are_tiny(self, roots: Roots) -> bool:
         return 0 < sum(map(self._weights, roots)) <= _MOST
 
+    def _sees_small_images(self, root: Root) -> bool:
+        """Return whether a network does not convolve, or a dense layer reads its flattened maps."""
+        channels, dense = [0], [0]
+        for region in self.regions(root):
+            for call in self.tree.within(region, cst.Call):
+                name = self.names.name(call.func) or ""
+                if _CONVOLUTION.fullmatch(name):
+                    channels.append(self._width(call, "out_channels", 1) or 0)
+                elif name == "torch.nn.Linear":
+                    dense.append(self._width(call, "in_features", 0) or 0)
+        return len(channels) == 1 or max(dense) > max(channels)
+
     def _weights(self, root: Root) -> int:
         """Return the weights of a network, more than a tiny one has if some are unknown."""
         if not isinstance(root, (cst.Call, cst.ClassDef)):
             return _MOST + 1
         total = 0
-        for region in self._regions(root):
+        for region in self.regions(root):
             for call in self.tree.within(region, cst.Call):
                 total += self._weights_of(call) * (_REPEATED if self._repeats(call, region) else 1)
         return total
 
-    def _regions(self, root: cst.Call | cst.ClassDef) -> list[cst.CSTNode]:
+    def regions(self, root: Root) -> list[cst.CSTNode]:
         """Return the code that makes a network: a call, and the definitions that it runs."""
-        found: list[cst.CSTNode] = [root]
+        found: list[cst.CSTNode] = [root] if isinstance(root, (cst.Call, cst.ClassDef)) else []
         for region in found:
             found += (each for each in self._definitions(region) if each not in found)
         return found
@@ -91,6 +107,11 @@ class Sizes(Analysis):
             return _MOST + 1
         if _FEW.fullmatch(name):
             return _WIDE
+        if name == "torch.nn.Parameter":
+            return self._numbers_of(call)
+        convolution = _CONVOLUTION.fullmatch(name)
+        if convolution is not None:
+            return self._filters_of(call, int(convolution[1]))
         layer = _GATES.get(name.removeprefix("torch.nn."))
         if layer is None:
             known = _LIGHT.fullmatch(name) and not _HEAVY.fullmatch(name)
@@ -103,6 +124,40 @@ class Sizes(Analysis):
         one, other = (known_sides * 2)[:2] if len(known_sides) == 2 else (known_sides[0], _WIDE)
         recurrent = other * other if gates > 1 or "hidden" in columns else 0
         return gates * (one * other + recurrent)
+
+    def _numbers_of(self, parameter: cst.Call) -> int:
+        """Return how many numbers a parameter has, few if no shape is written for it."""
+        made = (
+            call
+            for call in self.tree.within(parameter, cst.Call)
+            if _SHAPED.fullmatch(self.names.name(call.func) or "")
+        )
+        shape = next(made, None)
+        if shape is None or any(arg.star for arg in shape.args):
+            return _WIDE if shape is None else _MOST + 1
+        given = [arg.value for arg in shape.args if arg.keyword is None]
+        if len(given) == 1 and isinstance(given[0], cst.Tuple):
+            given = [each.value for each in given[0].elements]
+        sides = [self._number(each) for each in given]
+        known = math.prod(side for side in sides if side is not None)
+        if None not in sides:
+            return known
+        return known * _WIDE if sides.count(None) == 1 and known <= _WIDE else _MOST + 1
+
+    def _filters_of(self, convolution: cst.Call, dimensions: int) -> int:
+        """Return the weights of a convolution, more than a tiny one has if some are unknown."""
+        given = self.values.argument_node(convolution, "kernel_size", 2)
+        kernel = given.value if given is not None else None
+        if isinstance(kernel, cst.Tuple):
+            sides = [self._number(each.value) for each in kernel.elements]
+        else:
+            sides = [self._number(kernel) if kernel is not None else None] * dimensions
+        sides += [
+            self._width(convolution, "in_channels", 0),
+            self._width(convolution, "out_channels", 1),
+        ]
+        known = [side for side in sides if side is not None]
+        return math.prod(known) if len(known) == len(sides) else _MOST + 1
 
     def _fits(self, call: cst.Call, width: int) -> bool:
         """Return whether a layer with one unknown width can be taken to be small."""

@@ -1,0 +1,102 @@
+"""Graphs: networks that pass messages between the nodes of a graph, and steps that train them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.loops.loops import Loop, Loops
+from torchlint.semantic.training.networks import Networks, Root
+from torchlint.semantic.training.sizes import Sizes
+from torchlint.semantic.training.steps import Step, Steps
+
+_LIBRARIES: Final = re.compile(
+    r"(?:torch_geometric\.nn|dgl\.nn|torch_sparse|torch_scatter)\..*|torch\.(?:sparse\.mm|spmm|dsmm)"
+)
+_LOADERS: Final = re.compile(r"torch_geometric\.(?:data|loader)\..*|dgl\.dataloading\..*")
+_EDGES: Final = re.compile(r"adj|adj_(?!lr)\w+|adjacency\w*|edge_(?:index|attr|weight)\w*")
+_GIVEN: Final = re.compile(rf"{_EDGES.pattern}|edges")
+_NODES: Final = re.compile(r"train_(?:mask|idx|index)|idx_train")
+
+
+class Graphs:
+    """Finds the networks and steps whose work is the edges of graphs, not dense products."""
+
+    def __init__(self, networks: Networks, sizes: Sizes, loops: Loops, steps: Steps) -> None:
+        self.networks = networks
+        self.sizes = sizes
+        self.functions = networks.functions
+        self.loops = loops
+        self.steps = steps
+        self.tree = networks.tree
+
+    def are_trained_in(self, step: Step) -> bool:
+        """Return whether a step trains on graphs, by what its loop names or its networks do."""
+        loops = [each for each in self.loops.around(step.backward) if each.is_batch]
+        if any(_EDGES.fullmatch(word) for each in loops for word in self._words(each.node.body)):
+            return True
+        if any(_GIVEN.fullmatch(word) for each in step.forwards for word in self._words(each)):
+            return True
+        if self._chooses_nodes(step, loops) or any(map(self._draws_graphs, loops)):
+            return True
+        found = [self.loops.module_call(call) for call in step.forwards]
+        return any(each is not None and self._passes_messages(each) for each in found)
+
+    def are_behind(self, optimizer: cst.Call) -> bool:
+        """Return whether an optimizer holds a network that passes messages or trains on graphs."""
+        if any(map(self._sends, self.networks.held(optimizer))):
+            return True
+        return any(
+            optimizer in self.networks.holders(network)
+            for step in self.steps.all
+            if self.are_trained_in(step)
+            for call in step.forwards
+            if (network := self.loops.module_call(call)) is not None
+        )
+
+    def _passes_messages(self, network: cst.BaseExpression) -> bool:
+        return any(map(self._sends, self.networks.roots(network)))
+
+    def _sends(self, root: Root) -> bool:
+        """Return whether the code of a network multiplies or gathers along edges."""
+        return any(map(self._reads_edges, self.sizes.regions(root)))
+
+    def _reads_edges(self, region: cst.CSTNode) -> bool:
+        if any(
+            _LIBRARIES.fullmatch(self.networks.names.name(call.func) or "")
+            for call in self.tree.within(region, cst.Call)
+        ):
+            return True
+        return any(
+            method.name.value == "forward"
+            and any(_GIVEN.fullmatch(param.name.value) for param in method.params.params)
+            for method in self.tree.within(region, cst.FunctionDef)
+        )
+
+    def _chooses_nodes(self, step: Step, loops: list[Loop]) -> bool:
+        """Return whether a loss reads the rows of the nodes that are to be learned."""
+        lines: tuple[cst.CSTNode, ...] = step.lines or tuple(each.node.body for each in loops[:1])
+        return any(
+            _NODES.fullmatch(word)
+            for line in lines
+            for part in self.tree.within(line, cst.SubscriptElement)
+            for word in self._words(part)
+        )
+
+    def _words(self, region: cst.CSTNode) -> Iterator[str]:
+        """Yield the names and the names of attributes in some code."""
+        for name in self.tree.within(region, cst.Name):
+            yield name.value
+        for attribute in self.tree.within(region, cst.Attribute):
+            yield attribute.attr.value
+
+    def _draws_graphs(self, loop: Loop) -> bool:
+        made = self.networks.origins.of(loop.loader).values if loop.loader is not None else ()
+        return any(
+            isinstance(each, cst.Call)
+            and _LOADERS.fullmatch(self.networks.names.name(each.func) or "")
+            for each in made
+        )
