@@ -21,6 +21,8 @@ _OF_TENSORS: Final = frozenset(
     ).split()
 )
 _IN_SIGHT: Final = ("builtins.", "torch.", "numpy.", "torchvision.", "random.", "math.")
+_COLLATING: Final = ("torch.stack", "torch.cat", "torch.tensor", "torch.nn.utils.rnn.pad_sequence")
+"""Functions whose result lies in memory of its own, wherever the items lay."""
 _MOVING: Final = ("to", "cuda", "xpu", "type", "copy_")
 
 _TOKENIZERS: Final = frozenset("tok tokenizer tokeniser tokenize tokenise".split())
@@ -205,9 +207,13 @@ class Batches(Analysis):
             yield from self._roots(source)
 
     def _roots(self, source: cst.CSTNode) -> Iterator[cst.Name]:
-        """Yield the names in an expression, except indices and texts that a tokenizer gets."""
+        """Yield the names in an expression, except indices and what is made into new tensors."""
         apart: list[cst.CSTNode] = [*self.tree.within(source, cst.SubscriptElement)]
-        apart += (call for call in self.tree.within(source, cst.Call) if _tokenises(call))
+        apart += (
+            call
+            for call in self.tree.within(source, cst.Call)
+            if _tokenises(call) or self.names.name(call.func) in _COLLATING
+        )
         for node in self._names_in(source):
             if not any(self.tree.inside(node, each) for each in apart):
                 yield node
