@@ -201,7 +201,7 @@ class Batches:
 
     def _moved(self, call: cst.Call) -> Iterator[cst.Name]:
         """Yield the names in what a call moves, except those used only as indices."""
-        sources: list[cst.CSTNode] = [arg.value for arg in call.args]
+        sources: list[cst.CSTNode] = [] if _tokenises(call) else [arg.value for arg in call.args]
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in _MOVING:
             sources = [call.func.value]
         for source in sources:
@@ -227,10 +227,16 @@ def _pieces(target: cst.CSTNode) -> Iterator[cst.BaseElement]:
 
 
 def _tokenises(call: cst.Call) -> bool:
-    """Return whether a call turns texts into tensors, which are other ones than the batch's."""
+    """Return whether a call turns texts into tensors, by a tokenizer that it is of or is given."""
     func = call.func.value if isinstance(call.func, cst.Attribute) else call.func
-    said = [name for name in (call.func, func) if isinstance(name, (cst.Name, cst.Attribute))]
-    return any(not _TOKENIZERS.isdisjoint(words(dotted(name))) for name in said)
+    said = [call.func, func]
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in _MOVING:
+        said += [arg.value for arg in call.args]
+    return any(
+        not _TOKENIZERS.isdisjoint(words(dotted(name)))
+        for name in said
+        if isinstance(name, (cst.Name, cst.Attribute))
+    )
 
 
 def _moves(call: cst.Call) -> bool:
