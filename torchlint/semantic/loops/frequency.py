@@ -295,7 +295,7 @@ class Frequencies(Analysis):
                 self.rare(test.right, wanted),
             )
             if wanted and sides == (True, False):
-                sides = (True, self._asks_for_end(test.right))
+                sides = (True, self._asks_for_end(test.right) or self._is_signal(test.right))
             return any(sides) if both else all(sides)
         if isinstance(test, cst.BinaryOperation) and isinstance(test.operator, cst.Modulo):
             return not wanted
@@ -306,6 +306,11 @@ class Frequencies(Analysis):
         if isinstance(test, cst.Name) and self._named.answer((test, wanted)):
             return True
         return wanted and self._mentions_rarity(test)
+
+    @staticmethod
+    def _is_signal(test: cst.BaseExpression) -> bool:
+        """Return whether a test, beside a rare one, reads an entry that something else sets."""
+        return isinstance(test, cst.Subscript)
 
     def _is_unset(self, test: cst.BooleanOperation) -> bool:
         """Return whether the left side asks if what the right side reads is still None."""
