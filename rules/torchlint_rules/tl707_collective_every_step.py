@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Rate, Role, Rule, Script
+from torchlint.api import Finding, Frequency, How, Note, Rate, Role, Rule, Script
 
 _BARRIERS: Final = ("torch.distributed.barrier", "torch.distributed.monitored_barrier")
 _COLLECTIVES: Final = tuple(
@@ -20,6 +21,14 @@ _COLLECTIVES: Final = tuple(
 )
 _WAITING: Final = {"wait_for_everyone": "accelerate", "barrier": "fabric"}
 """The methods of frameworks that wait for all processes."""
+_GATHERING: Final = {
+    "gather": ("accelerate",),
+    "gather_for_metrics": ("accelerate",),
+    "reduce": ("accelerate",),
+    "all_reduce": ("fabric",),
+    "all_gather": ("fabric", "lightning"),
+}
+"""The methods of frameworks that return what all processes hold."""
 _LOOPS: Final = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
 _HELPER: Final = re.compile(
     r"(?:all_)?reduce_(?:\w+_)?(?:tensor|tensors|dict|loss|losses|mean|metric|metrics|value|values)|"
@@ -31,7 +40,9 @@ _MEASURED: Final = frozenset(
         "err error errors stats statistics score scores total totals"
     ).split()
 )
-_COPYING: Final = frozenset("data detach clone item mean sum float double new".split())
+_COPYING: Final = frozenset(
+    "data detach clone item mean sum float double new repeat expand".split()
+)
 _GRADIENTS: Final = frozenset("grad grads gradient gradients param params parameters".split())
 
 
@@ -46,12 +57,24 @@ class CollectiveEveryStep(Rule):
             if script.loops.owner(call) == _WAITING[call.func.attr.value] and _is_hot(script, call):
                 yield Finding(self.code, script.span(call), _of_barrier(script, call))
         yield from self._averaged_logs(script)
-        for call in (*(site.node for site in script.calls.of(*_COLLECTIVES)), *_helpers(script)):
-            if not call.args or not _is_hot(script, call):
+        yield from self._numbers(script)
+
+    def _numbers(self, script: Script) -> Iterator[Finding]:
+        """Flag the first number that a loop shares among processes, with the loop's others."""
+        found: dict[cst.CSTNode, list[tuple[cst.Call, cst.Name]]] = {}
+        direct = (site.node for site in script.calls.of(*_COLLECTIVES))
+        for call in chain(direct, _helpers(script), _gathering(script)):
+            loop = script.loops.batch_loop(call)
+            if loop is None or not call.args or not _is_hot(script, call):
                 continue
             measured = _measured(script, call)
             if measured is not None and not _is_trained_with(script, call, measured):
-                yield Finding(self.code, script.span(call), _of_number(script, call, measured))
+                found.setdefault(loop.node, []).append((call, measured))
+        for calls in found.values():
+            (call, measured), *others = sorted(calls, key=lambda each: script.tree.order(each[0]))
+            notes = tuple(Note(script.span(other), "here as well") for other, _ in others)
+            message = _of_number(script, call, measured)
+            yield Finding(self.code, script.span(call), message, notes=notes)
 
     def _averaged_logs(self, script: Script) -> Iterator[Finding]:
         """Flag the values of a training step that Lightning averages over the processes."""
@@ -101,6 +124,16 @@ def _is_hot(script: Script, call: cst.Call) -> bool:
     )
 
 
+def _gathering(script: Script) -> Iterator[cst.Call]:
+    """Yield the calls of frameworks in training steps that return what all processes hold."""
+    for call in script.calls.of_methods(*_GATHERING):
+        assert isinstance(call.func, cst.Attribute)
+        loop = script.loops.batch_loop(call)
+        trains = loop is not None and loop.role is Role.TRAIN_BATCH
+        if trains and script.loops.owner(call) in _GATHERING[call.func.attr.value]:
+            yield call
+
+
 def _helpers(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of functions that reduce a number over processes."""
     for call in script.tree.all(cst.Call):
@@ -134,11 +167,19 @@ def _measured(script: Script, call: cst.Call) -> cst.Name | None:
             at = at.func
         else:
             return None
-    spoken = set(script.names.words(at.value))
-    spoken |= set(script.names.words(script.values.code_of(at)))
+    spoken = _words(script, at)
     if spoken & _GRADIENTS or not spoken & _MEASURED:
         return None
     return at
+
+
+def _words(script: Script, name: cst.Name) -> set[str]:
+    """Return the words of a name, of its value, and of what a loop takes it out of."""
+    sources = [name.value, script.values.code_of(name)]
+    for bound in script.scopes.reaching(name):
+        if bound.how is How.LOOP and bound.value is not None:
+            sources.append(script.code(bound.value))
+    return {word for source in sources for word in script.names.words(source)}
 
 
 def _is_trained_with(script: Script, call: cst.Call, measured: cst.Name) -> bool:
