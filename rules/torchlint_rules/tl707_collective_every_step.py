@@ -175,10 +175,12 @@ def _measured(script: Script, call: cst.Call) -> cst.Name | None:
 
 def _words(script: Script, name: cst.Name) -> set[str]:
     """Return the words of a name, of its value, and of what a loop takes it out of."""
-    sources = [name.value, script.values.code_of(name)]
-    for bound in script.scopes.reaching(name):
-        if bound.how is How.LOOP and bound.value is not None:
-            sources.append(script.code(bound.value))
+    drawn = [
+        script.code(bound.value)
+        for bound in script.scopes.reaching(name)
+        if bound.how is How.LOOP and bound.value is not None
+    ]
+    sources = [name.value, script.values.code_of(name), *drawn]
     return {word for source in sources for word in script.names.words(source)}
 
 
