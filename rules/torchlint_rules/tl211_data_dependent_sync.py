@@ -49,6 +49,16 @@ class DataDependentSync(Rule):
                 yield Finding(self.code, script.span(place), message, None, notes)
 
 
+def _is_of_dictionary(node: cst.BaseExpression) -> bool:
+    """Return whether an expression lists what a dictionary holds: `losses.values()`."""
+    return (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value == "values"
+        and not node.args
+    )
+
+
 def _on_device(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an expression is a tensor that may be on the device."""
     return script.kind(node) in _TENSORS and not script.values.placement.on_host(node)
@@ -174,8 +184,9 @@ def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
     if name in _NUMBERED:
         sure = _counts_on_device(script, first)
         return "keep the number on the host too" if sure else None
-    if name in _REDUCED and len(call.args) == 1 and _counts_on_device(script, first):
-        return f"`.{last}()` of the tensor is one operation"
+    if name in _REDUCED and len(call.args) == 1 and not _is_of_dictionary(first):
+        sure = _counts_on_device(script, first)
+        return f"`.{last}()` of the tensor is one operation" if sure else None
     if name in _WITH:
         word, place = _WITH[name]
         given = script.calls.at(call).argument(word, place)
