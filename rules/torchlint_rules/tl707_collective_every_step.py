@@ -49,15 +49,22 @@ _GRADIENTS: Final = frozenset("grad grads gradient gradients param params parame
 class CollectiveEveryStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every collective in a training step whose result training does not use."""
-        for site in script.calls.of(*_BARRIERS):
-            if _is_hot(script, site.node):
-                yield Finding(self.code, script.span(site.node), _of_barrier(script, site.node))
-        for call in script.calls.of_methods(*_WAITING):
-            assert isinstance(call.func, cst.Attribute)
-            if script.loops.owner(call) == _WAITING[call.func.attr.value] and _is_hot(script, call):
-                yield Finding(self.code, script.span(call), _of_barrier(script, call))
+        yield from self._barriers(script)
         yield from self._averaged_logs(script)
         yield from self._numbers(script)
+
+    def _barriers(self, script: Script) -> Iterator[Finding]:
+        """Flag the first barrier of a loop, with the loop's others."""
+        found: dict[cst.CSTNode, list[cst.Call]] = {}
+        direct = (site.node for site in script.calls.of(*_BARRIERS))
+        for call in chain(direct, _waiting(script)):
+            loop = script.loops.batch_loop(call)
+            if loop is not None and _is_hot(script, call):
+                found.setdefault(loop.node, []).append(call)
+        for calls in found.values():
+            first, *others = sorted(calls, key=script.tree.order)
+            notes = tuple(Note(script.span(other), "here as well") for other in others)
+            yield Finding(self.code, script.span(first), _of_barrier(script, first), notes=notes)
 
     def _numbers(self, script: Script) -> Iterator[Finding]:
         """Flag the first number that a loop shares among processes, with the loop's others."""
@@ -122,6 +129,14 @@ def _is_hot(script: Script, call: cst.Call) -> bool:
         and loop.role in _LOOPS
         and script.loops.frequency(call) is Frequency.EVERY_PASS
     )
+
+
+def _waiting(script: Script) -> Iterator[cst.Call]:
+    """Yield the calls of frameworks that wait for all processes."""
+    for call in script.calls.of_methods(*_WAITING):
+        assert isinstance(call.func, cst.Attribute)
+        if script.loops.owner(call) == _WAITING[call.func.attr.value]:
+            yield call
 
 
 def _gathering(script: Script) -> Iterator[cst.Call]:

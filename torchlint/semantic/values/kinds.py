@@ -76,6 +76,7 @@ _TENSOR_ONLY: Final = frozenset(
         "is_cuda data_ptr eq scatter_ index_select"
     ).split()
 )
+_COLLECTING: Final = frozenset("gather gather_for_metrics reduce all_reduce all_gather".split())
 
 
 class Kinds:
@@ -281,7 +282,7 @@ class Kinds:
             return base
         if base is _UNKNOWN:
             moved = method in ("to", "cuda") and self._is_batch(func.value)
-            if (method in _TENSOR_ONLY or moved) and name is None:
+            if (method in _TENSOR_ONLY or moved or self._collects(func)) and name is None:
                 return _TENSOR
             return _NDARRAY if method in ("to_numpy", "asnumpy") and name is None else base
         call = self.tree.parent(func)
@@ -291,6 +292,16 @@ class Kinds:
             pair = isinstance(call, cst.Call) and _gives_pair(method, call, bound=True)
             return _SEQUENCE if pair else _TENSOR
         return method_result(base, method)
+
+    def _collects(self, func: cst.Attribute) -> bool:
+        """Return whether a method collects a tensor from all processes."""
+        call = self.tree.parent(func)
+        return (
+            func.attr.value in _COLLECTING
+            and isinstance(call, cst.Call)
+            and len(call.args) > 0
+            and self.kind(call.args[0].value) in _TENSORS
+        )
 
     def _returned(self, function: cst.FunctionDef) -> Kind:
         if function.returns is not None:
