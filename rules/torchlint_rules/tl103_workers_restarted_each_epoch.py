@@ -10,7 +10,7 @@ import libcst as cst
 from torchlint.api import CallSite, Finding, Fix, Kind, Rule, Script, State, TrainerArguments, Trait
 
 _CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "add", "append")
-_WORKERS: Final = ("num_workers", 5)
+_WORKERS: Final = "num_workers"
 _PERSISTENT: Final = "dataloader_persistent_workers"
 _MOST: Final = 1024
 _RARE: Final = 500
@@ -22,13 +22,13 @@ class WorkersRestartedEachEpoch(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader that restarts the same workers in each epoch."""
         for site in script.calls.of("torch.utils.data.DataLoader"):
-            workers = site.argument(*_WORKERS)
+            workers = site.argument(_WORKERS)
             option = _option(script, site)
             if option is None and not (workers.node and _is_positive(script, workers.node)):
                 continue
             if site.argument("persistent_workers").state is not State.ABSENT:
                 continue
-            dataset = site.given("dataset", 0)
+            dataset = site.given("dataset")
             if dataset is None or Trait.IN_MEMORY in script.loaders.datasets.traits(dataset.value):
                 continue
             if not script.loaders.repeated(site.node) or _is_changed(script, site.node):
@@ -97,7 +97,7 @@ class _Workers(NamedTuple):
 
 def _option(script: Script, site: CallSite) -> _Workers | None:
     """Return the option that sets the number of workers if its default is above zero."""
-    given = site.given(*_WORKERS)
+    given = site.given(_WORKERS)
     option = script.values.options.of(given.value) if given is not None else None
     if given is None or option is None or type(option.default) is not int or option.default < 1:
         return None
@@ -114,7 +114,7 @@ def _is_positive(script: Script, node: cst.BaseExpression) -> bool:
 
 def _is_changed(script: Script, made: cst.Call) -> bool:
     """Return whether the script changes the dataset of a loader after building the loader."""
-    dataset = script.calls.at(made).given("dataset", 0)
+    dataset = script.calls.at(made).given("dataset")
     if dataset is None:
         return True
     word = script.code(dataset.value)

@@ -81,7 +81,7 @@ class LoaderBuiltInLoop(Rule):
 
 def _starts_workers(site: CallSite) -> bool:
     """Return whether a loader may have workers, which are what costs time to start again."""
-    workers = site.argument("num_workers", 5)
+    workers = site.argument("num_workers")
     return workers.state is not State.ABSENT and not workers.equals(0)
 
 
@@ -161,7 +161,7 @@ def _fix(script: Script, site: CallSite, loop: Loop) -> Fix | None:
     if persistent.state is not State.ABSENT and not persistent.equals(False):
         because = "workers that live on shuffle otherwise from the second epoch on"
         return Fix.unsafe(title, edits, because=because)
-    generator = site.given("generator", 12)
+    generator = site.given("generator")
     if generator is not None and isinstance(generator.value, cst.Call):
         because = "each epoch shuffled alike, since it seeded the generator again"
         return Fix.unsafe(title, edits, because=because)

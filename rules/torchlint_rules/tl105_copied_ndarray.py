@@ -7,7 +7,19 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Array, Binding, CallSite, Finding, Fix, Frequency, How, Rule, Script
+from torchlint.api import (
+    Array,
+    Binding,
+    CallSite,
+    Finding,
+    Fix,
+    Frequency,
+    How,
+    Rule,
+    Script,
+    method_of,
+    receiver_of,
+)
 from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
 
 _WRITING: Final = frozenset("fill sort put partition resize itemset setfield".split())
@@ -20,7 +32,7 @@ class CopiedNdarray(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every array that is copied for each item or step."""
         for site in script.calls.of("torch.tensor"):
-            given = site.given("data", 0)
+            given = site.given("data")
             keywords = {arg.keyword.value if arg.keyword else "data" for arg in site.node.args}
             if given is None or site.has_splat or not keywords <= _KEYWORDS:
                 continue
@@ -40,8 +52,8 @@ class CopiedNdarray(Rule):
                 f"`{word}` copies the array `{code}` every time: `torch.{maker}` shares its memory"
             )
             fix = None
-            if isinstance(site.node.func, cst.Attribute):
-                edits = script.edits.replace(site.node.func.attr, maker)
+            edits = script.edits.renamed(site.node, maker)
+            if edits is not None:
                 title = f"Write `torch.{maker}`"
                 unsafe = Fix.unsafe(title, edits, because=because) if because else None
                 fix = unsafe or Fix.exact(title, edits)
@@ -110,9 +122,9 @@ def _shared(script: Script, call: cst.Call, given: cst.Arg, array: Array) -> str
 
 def _is_copied_anyway(script: Script, site: CallSite, array: Array) -> bool:
     """Return whether a tensor of another type, or on a device, needs memory of its own."""
-    if site.given("device", 2) is not None:
+    if site.given("device") is not None:
         return True
-    given = site.given("dtype", 1)
+    given = site.given("dtype")
     name = (script.name(given.value) or "").rpartition(".")[2] if given is not None else ""
     return given is not None and (name or "?") != array.dtype
 
@@ -124,12 +136,8 @@ def _root(node: cst.BaseExpression) -> cst.BaseExpression:
             isinstance(node, cst.Attribute) and node.attr.value in _LOOKS
         ):
             node = node.value
-        elif (
-            isinstance(node, cst.Call)
-            and isinstance(node.func, cst.Attribute)
-            and node.func.attr.value in _VIEWS
-        ):
-            node = node.func.value
+        elif (viewed := receiver_of(node, *_VIEWS)) is not None:
+            node = viewed
         else:
             return node
 
@@ -206,10 +214,10 @@ def _is_written(script: Script, root: cst.BaseExpression, call: cst.Call) -> boo
         if script.code(_root(target)) == path and _matters(script, node, call, own, home):
             return True
     for other in script.tree.all(cst.Call):
-        func = other.func
-        if not isinstance(func, cst.Attribute):
+        owner = receiver_of(other)
+        if owner is None:
             continue
-        filled = func.attr.value in _WRITING and script.code(func.value) == path
+        filled = method_of(other) in _WRITING and script.code(owner) == path
         out = any(a.keyword and a.keyword.value == "out" and script.code(a.value) == path
                   for a in other.args)  # fmt: skip
         if (filled or out) and _matters(script, other, call, own, home):
@@ -244,7 +252,7 @@ def _collated(script: Script, call: cst.Call, use: TensorUse) -> bool:
     if any(_hands_out(script, each, owner) for each in script.tree.all(cst.Call)):
         return False
     loaders = list(script.calls.of("torch.utils.data.DataLoader"))
-    handed = [site.given("dataset", 0) for site in loaders]
+    handed = [site.given("dataset") for site in loaders]
     known = any("Dataset" in base for base in script.functions.bases(owner)) or any(
         arg is not None and script.functions.instance_of(arg.value) is owner for arg in handed
     )
@@ -259,8 +267,8 @@ def _collated(script: Script, call: cst.Call, use: TensorUse) -> bool:
         return False
     return not any(
         site.has_splat
-        or site.given("collate_fn", 6) is not None
-        or site.argument("batch_size", 1).equals(None)
+        or site.given("collate_fn") is not None
+        or site.argument("batch_size").equals(None)
         for site in loaders
     )
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Grad, How, Kind, Rule, Script
+from torchlint.api import Finding, Fix, Grad, How, Kind, Rule, Script, receiver_of
 
 _TYPED: Final = {
     "torch.FloatTensor": "float32",
@@ -174,11 +174,9 @@ def _stacked_losses(
 ) -> Fix | None:
     """Return the code that stacks losses in one call, detached as `torch.tensor` detaches them."""
     name = script.name(call.func)
-    if name != "torch.tensor" or not isinstance(call.func, cst.Attribute) or len(call.args) > 1:
+    edits = script.edits.renamed(call, "stack")
+    if name != "torch.tensor" or edits is None or len(call.args) > 1 or given.keyword is not None:
         return None
-    if given.keyword is not None:
-        return None
-    edits: Edits = script.edits.replace(call.func.attr, "stack")
     attached = [each for each in members.elements if not _is_detached(script, each)]
     if isinstance(given.value, cst.Name):
         if attached:
@@ -203,15 +201,12 @@ def _stacked_losses(
 
 def _is_loss(script: Script, element: cst.BaseExpression) -> bool:
     """Return whether an expression is a loss, detached or not."""
-    if isinstance(element, cst.Call) and isinstance(element.func, cst.Attribute):
-        if element.func.attr.value == "detach":
-            return script.kind(element.func.value) is Kind.LOSS
-    return script.kind(element) is Kind.LOSS
+    return script.kind(receiver_of(element, "detach") or element) is Kind.LOSS
 
 
 def _is_detached(script: Script, element: cst.BaseExpression) -> bool:
     if script.values.gradients.grad(element) is Grad.OFF:
         return True
-    if isinstance(element, cst.Call) and isinstance(element.func, cst.Attribute):
-        return element.func.attr.value in ("detach", "detach_")
+    if receiver_of(element, "detach", "detach_") is not None:
+        return True
     return isinstance(element, cst.Attribute) and element.attr.value == "data"

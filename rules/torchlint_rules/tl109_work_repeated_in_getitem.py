@@ -8,7 +8,18 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, Impact, ItemCode, Note, Per, Rule, Script
+from torchlint.api import (
+    Binding,
+    Finding,
+    Impact,
+    ItemCode,
+    Note,
+    Per,
+    Rule,
+    Script,
+    method_of,
+    receiver_of,
+)
 
 _READS: Final = re.compile(
     r"(?:json|pickle|yaml|joblib|torch|dill)\.(?:safe_|full_|unsafe_)?load|"
@@ -82,20 +93,18 @@ def _constant_work(script: Script, call: cst.Call) -> str:
     if _READS.fullmatch(name):
         mapped = script.calls.at(call).given("mmap_mode", 1) is not None
         return "" if mapped and name == "numpy.load" else f"reads the same file (`{word}`)"
-    if isinstance(func, cst.Attribute) and not name:
-        if func.attr.value in _LIST_METHODS:
-            return f"lists the directory (`{word}`)"
-        if func.attr.value in _WHOLE and not call.args and _opens(script, func.value):
-            return f"reads the same file (`{word}`)"
+    if not name and method_of(call) in _LIST_METHODS:
+        return f"lists the directory (`{word}`)"
+    opened = receiver_of(call, *_WHOLE)
+    if opened is not None and not name and not call.args and _opens(script, opened):
+        return f"reads the same file (`{word}`)"
     return ""
 
 
 def _worked_on(script: Script, call: cst.Call) -> cst.BaseExpression:
     """Return the input of a call: the directory of a directory search."""
-    func = call.func
-    if isinstance(func, cst.Attribute) and func.attr.value in _LIST_METHODS:
-        return func.value if script.name(func) is None else call
-    return call
+    owner = receiver_of(call, *_LIST_METHODS)
+    return owner if owner is not None and script.name(call.func) is None else call
 
 
 def _opens(script: Script, node: cst.BaseExpression) -> bool:
@@ -113,8 +122,8 @@ def _opens(script: Script, node: cst.BaseExpression) -> bool:
 def _item_work(script: Script, call: cst.Call) -> str:
     """Return the result that a call computes from one item and that could be cached."""
     func = call.func
-    said = func.value if isinstance(func, cst.Attribute) else func
-    method = func.attr.value if isinstance(func, cst.Attribute) else ""
+    said = receiver_of(call) or func
+    method = method_of(call)
     for node, ran in ((func, "__call__"), (said, method)):
         last = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
         if (

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, How, ItemCode, Note, Per, Rule, Script, State
+from torchlint.api import Finding, Fix, How, ItemCode, Note, Per, Rule, Script, State, receiver_of
 
 _WORKS: Final = frozenset(
     f"cv2.{name}"
@@ -60,10 +60,10 @@ def _work(script: Script, code: ItemCode) -> cst.Call | None:
 def _loader(script: Script, code: ItemCode) -> cst.Call | None:
     """Return a loader that has workers and may read the items."""
     for site in script.calls.of(_LOADER):
-        workers = site.argument("num_workers", 5)
+        workers = site.argument("num_workers")
         literal = workers.literal if workers.is_literal else None
         if workers.state is State.DECIDED or (isinstance(literal, int) and literal > 0):
-            if code.owner is None or _may_read(script, site.given("dataset", 0), code.owner):
+            if code.owner is None or _may_read(script, site.given("dataset"), code.owner):
                 return site.node
     return None
 
@@ -78,19 +78,17 @@ def _may_read(script: Script, given: cst.Arg | None, owner: cst.ClassDef) -> boo
 
 def _fix(script: Script, call: cst.Call) -> Fix | None:
     """Return a fix that limits the threads below the import, None if it is not at the top."""
-    func = (
-        cst.ensure_type(call.func, cst.Attribute) if isinstance(call.func, cst.Attribute) else None
-    )
-    if func is None or not isinstance(func.value, cst.Name) or not script.tree.is_own(call):
+    module = receiver_of(call)
+    if not isinstance(module, cst.Name) or not script.tree.is_own(call):
         return None
     lines = [
         script.tree.statement(each.node)
-        for each in script.scopes.reaching(func.value)
+        for each in script.scopes.reaching(module)
         if each.how is How.IMPORT
     ]
     if len(lines) != 1 or script.scopes.function(lines[0]) is not None or script.source.is_notebook:
         return None
-    limit = f"{func.value.value}.setNumThreads(0)"
+    limit = f"{module.value}.setNumThreads(0)"
     body = script.tree.module.body
     if lines[0] in body:
         edits = script.edits.after(_last_import(lines[0], body), "", limit)

@@ -96,9 +96,9 @@ def _collates(script: Script, function: cst.FunctionDef) -> bool:
     if not codes or script.loaders.datasets.work.drawn(function):
         return False
     workers = [
-        site.argument("num_workers", 5)
+        site.argument("num_workers")
         for site in script.calls.of(_LOADER)
-        if (given := site.given("collate_fn", 6)) is not None
+        if (given := site.given("collate_fn")) is not None
         and any(
             script.functions.definition(value) is function
             for value in script.values.origins.of(given.value).values

@@ -7,7 +7,20 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edit, Edits, Finding, Fix, Kind, Move, Rule, Script, Span, State
+from torchlint.api import (
+    Edit,
+    Edits,
+    Finding,
+    Fix,
+    Kind,
+    Move,
+    Rule,
+    Script,
+    Span,
+    State,
+    method_of,
+    receiver_of,
+)
 
 _PEELED: Final = frozenset("float double half to type clone contiguous permute transpose".split())
 _JOINS: Final = frozenset({"torch.cat", "torch.stack", "torch.concat"})
@@ -21,7 +34,8 @@ class HostWorkBeforeCopy(Rule):
         """Flag the work on the batches of a loader that a copy to the device follows."""
         if not script.program.devices.can_use_accelerator:
             return
-        for call in script.calls.of_methods("to", "cuda"):
+        for site in script.calls.of_methods("to", "cuda"):
+            call = site.node
             move = script.program.moves.move(call) if script.loops.each_step(call) else None
             found = _found(script, move) if move is not None else None
             if move is None or found is None:
@@ -97,21 +111,21 @@ def _peeled(
     name = script.name(node.func) or ""
     if name.startswith(_FUNCTIONAL):
         return _of_function(script, node, name.removeprefix(_FUNCTIONAL), depth)
-    if name or not isinstance(node.func, cst.Attribute):
+    method, owner = method_of(node), receiver_of(node)
+    if name or owner is None:
         return node, False
-    method = node.func.attr.value
     if (
         method == "div"
         and len(node.args) == 1
         and script.values.numbers.is_number(node.args[0].value)
     ):
-        return _peeled(script, node.func.value, depth - 1)[0], True
+        return _peeled(script, owner, depth - 1)[0], True
     if method not in _PEELED or script.program.moves.move(node) is not None:
         return node, False
     if any(script.kind(arg.value) is Kind.TENSOR for arg in node.args):
         return node, False
-    root, works = _peeled(script, node.func.value, depth - 1)
-    return root, works or (method == "contiguous" and _reorders(node.func.value))
+    root, works = _peeled(script, owner, depth - 1)
+    return root, works or (method == "contiguous" and _reorders(owner))
 
 
 def _of_function(
@@ -120,12 +134,12 @@ def _of_function(
     """Return what a function of torch works on, if it does not shrink it."""
     site = script.calls.at(node)
     if name == "one_hot":
-        given = site.given("tensor", 0)
-        known = site.argument("num_classes", 1).state is State.KNOWN
+        given = site.given("tensor")
+        known = site.argument("num_classes").state is State.KNOWN
         return (given.value if given is not None else None), known
     if name == "interpolate":
         given = site.given("input", 0)
-        factor = site.argument("scale_factor", 2)
+        factor = site.argument("scale_factor")
         literal = factor.literal if factor.is_literal else 1
         grows = factor.state is State.ABSENT or (isinstance(literal, (int, float)) and literal >= 1)
         if given is None:
@@ -135,11 +149,7 @@ def _of_function(
 
 
 def _reorders(node: cst.BaseExpression) -> bool:
-    return (
-        isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Attribute)
-        and node.func.attr.value in ("permute", "transpose")
-    )
+    return method_of(node) in ("permute", "transpose")
 
 
 def _joins_pieces(script: Script, node: cst.BaseExpression) -> bool:

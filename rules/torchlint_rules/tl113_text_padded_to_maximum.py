@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Rule, Script, State, TrainerCall
+from torchlint.api import Finding, Fix, Rule, Script, State, TrainerCall, receiver_of
 from torchlint_rules.shared.tokenizers import TextMap, text_maps, tokenizer_of
 
 _PADDING: Final = frozenset({
@@ -115,8 +115,8 @@ def _feeds(script: Script, mapped: TextMap, trainer: TrainerCall) -> bool:
         seen.add(id(node))
         if isinstance(node, cst.Subscript):
             left.append(node.value)
-        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            left.append(node.func.value)
+        elif (owner := receiver_of(node)) is not None:
+            left.append(owner)
         else:
             left += script.values.origins.of(node).values
             value = script.values.value_of(node).node

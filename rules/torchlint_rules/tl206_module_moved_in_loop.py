@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Frequency, Kind, Loop, Rule, Script
+from torchlint.api import CallSite, Finding, Fix, Frequency, Kind, Loop, Rule, Script
 
 _MOVING: Final = ("to", "cuda")
 _MODES: Final = ("train", "eval")
@@ -28,8 +28,9 @@ class _Call(NamedTuple):
 class ModuleMovedInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every call on a network that a loop repeats and could make once."""
-        for call in script.calls.of_methods(*_MOVING, *_MODES):
-            found = _repeated(script, call)
+        for site in script.calls.of_methods(*_MOVING, *_MODES):
+            call = site.node
+            found = _repeated(script, site)
             if found is None or _is_undone(script, found):
                 continue
             what = "moves" if found.method in _MOVING else "goes through"
@@ -40,10 +41,9 @@ class ModuleMovedInLoop(Rule):
             yield Finding(self.code, script.span(call), message, _fix(script, found))
 
 
-def _repeated(script: Script, call: cst.Call) -> _Call | None:
+def _repeated(script: Script, site: CallSite) -> _Call | None:
     """Return the statement of a call that runs in every iteration of a batch loop."""
-    assert isinstance(call.func, cst.Attribute)
-    network, method = call.func.value, call.func.attr.value
+    call, network, method = site.node, site.receiver, site.method
     small = script.tree.parent(call)
     if not isinstance(network, (cst.Name, cst.Attribute)):
         return None

@@ -20,6 +20,8 @@ from torchlint.api import (
     Role,
     Rule,
     Script,
+    method_of,
+    receiver_of,
 )
 
 TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
@@ -123,9 +125,9 @@ def _leaves(script: Script, value: cst.BaseExpression) -> Iterator[cst.BaseExpre
     if isinstance(value, cst.BinaryOperation):
         yield from _leaves(script, value.left)
         yield from _leaves(script, value.right)
-    elif isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
-        if value.func.attr.value in PASSING and script.kind(value.func.value) in TENSORS:
-            if any(True for _ in _leaves(script, value.func.value)):
+    elif isinstance(value, cst.Call) and (owner := receiver_of(value)) is not None:
+        if method_of(value) in PASSING and script.kind(owner) in TENSORS:
+            if any(True for _ in _leaves(script, owner)):
                 yield value
         elif (
             script.name(value.func) is not None
@@ -139,8 +141,8 @@ def _leaves(script: Script, value: cst.BaseExpression) -> Iterator[cst.BaseExpre
 
 def _sent(script: Script, leaf: cst.BaseExpression) -> bool:
     """Return whether `backward()` runs on a tensor in its own batch, the last use of its graph."""
-    while isinstance(leaf, cst.Call) and isinstance(leaf.func, cst.Attribute):
-        leaf = leaf.func.value
+    while (owner := receiver_of(leaf)) is not None:
+        leaf = owner
     return isinstance(leaf, cst.Name) and script.values.losses.sent_backward(
         script.scopes.reaching(leaf)
     )
@@ -161,11 +163,11 @@ def _passes_on(script: Script, node: cst.BaseExpression, depth: int) -> bool:
         return False
     if isinstance(node, cst.Call):
         parts = [arg.value for arg in node.args]
-        if isinstance(node.func, cst.Attribute):
-            if node.func.attr.value in CUTTING:
-                return False
-            if script.name(node.func) is None:
-                parts.append(node.func.value)
+        owner = receiver_of(node)
+        if method_of(node) in CUTTING:
+            return False
+        if owner is not None and script.name(node.func) is None:
+            parts.append(owner)
     elif isinstance(node, cst.BinaryOperation):
         parts = [node.left, node.right]
     elif isinstance(node, cst.Subscript):
@@ -190,10 +192,11 @@ def _carries(script: Script, node: cst.BaseExpression, depth: int) -> bool:
         if script.loops.module_call(node) is not None:
             return True
         parts = [arg.value for arg in node.args]
-        if isinstance(node.func, cst.Attribute):
-            if node.func.attr.value in CUTTING:
-                return False
-            parts.append(node.func.value)
+        owner = receiver_of(node)
+        if method_of(node) in CUTTING:
+            return False
+        if owner is not None:
+            parts.append(owner)
         callee = script.functions.callee(node)
         if callee is not None and not any(
             _passes_on(script, value, DEPTH) for value in script.functions.returns(callee)

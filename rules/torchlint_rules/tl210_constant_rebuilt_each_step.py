@@ -26,7 +26,7 @@ class ConstantRebuiltEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every constant that each step builds on the device."""
         sites = list(script.calls.of(*_OF_VALUES, *_OF_SIZES))
-        sites += [script.calls.at(call) for call in script.calls.of_methods("new_tensor")]
+        sites += script.calls.of_methods("new_tensor")
         if not sites or not script.program.devices.can_use_accelerator:
             return
         numbers: dict[int, list[cst.Call]] = {}

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, How, Kind, Rule, Script, State
+from torchlint.api import Finding, How, Kind, Rule, Script, State, method_of, receiver_of
 from torchlint_rules.shared.finiteguards import finite_guards
 from torchlint_rules.shared.graphbreaks import operands, without_breaks
 from torchlint_rules.shared.masks import is_mask
@@ -141,7 +141,8 @@ def _may_select(script: Script, index: cst.BaseSlice) -> bool:
 
 def _calls(script: Script) -> Iterator[tuple[cst.Call, str]]:
     """Yield the calls that force a sync, each with its replacement."""
-    for call in script.calls.of_methods(*_SIZED):
+    for site in script.calls.of_methods(*_SIZED):
+        call = site.node
         cost = _cost_of_method(script, call) if not script.name(call.func) else None
         if cost is not None:
             yield call, cost
@@ -163,20 +164,18 @@ def _checks_arguments(script: Script, call: cst.Call) -> bool:
 
 
 def _cost_of_method(script: Script, call: cst.Call) -> str | None:
-    func = call.func
-    if not isinstance(func, cst.Attribute) or func.attr.value not in _SIZED:
-        return None
-    return _SIZED[func.attr.value] if _on_device(script, func.value) else None
+    tensor = receiver_of(call, *_SIZED)
+    return _SIZED[method_of(call)] if tensor is not None and _on_device(script, tensor) else None
 
 
 def _cost_of_function(script: Script, call: cst.Call, name: str) -> str | None:
     first = call.args[0].value if call.args else None
     last = name.rpartition(".")[2]
     if name == _CLIP:
-        strict = script.calls.at(call).argument("error_if_nonfinite", 3)
+        strict = script.calls.at(call).argument("error_if_nonfinite")
         return "leave out error_if_nonfinite=True" if strict.equals(True) else None
     if name == _PACK:
-        lengths = script.calls.at(call).given("lengths", 1)
+        lengths = script.calls.at(call).given("lengths")
         known = lengths is None or not _counts_on_device(script, lengths.value)
         return None if known else "keep the lengths on the host"
     if first is None or not _on_device(script, first):

@@ -18,6 +18,8 @@ from torchlint.api import (
     Rule,
     Script,
     State,
+    method_of,
+    receiver_of,
 )
 from torchlint_rules.shared.graphbreaks import without_breaks
 
@@ -68,11 +70,10 @@ class ScalarsReadOneByOne(Rule):
                 continue
             if not script.loops.each_step(comprehension):
                 continue
-            assert isinstance(source, cst.Call)
-            assert isinstance(source.func, cst.Attribute)
-            if not _holds_tensors(script, source.func.value):
+            owner = receiver_of(source)
+            if owner is None or not _holds_tensors(script, owner):
                 continue
-            held = script.code(source.func.value)
+            held = script.code(owner)
             message = (
                 f"the values of `{held}` are copied to the host one by one; "
                 f"`dict(zip({held}, torch.stack([*{held}.values()]).tolist()))` is one copy"
@@ -87,8 +88,8 @@ def _reads_one(
     if not isinstance(node, cst.Call) or not isinstance(target, cst.Tuple):
         return False
     read = node.args[0].value if len(node.args) == 1 else None
-    if isinstance(node.func, cst.Attribute) and node.func.attr.value == "item" and not node.args:
-        read = node.func.value
+    if not node.args and method_of(node) == "item":
+        read = receiver_of(node)
     elif script.name(node.func) != "builtins.float":
         return False
     return read is not None and script.code(read) == script.code(target.elements[-1].value)
@@ -109,11 +110,7 @@ def _holds_tensors(script: Script, node: cst.BaseExpression) -> bool:
 
 
 def _is_items(node: cst.BaseExpression) -> bool:
-    return (
-        isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Attribute)
-        and node.func.attr.value == "items"
-    )
+    return isinstance(node, cst.Call) and method_of(node) == "items"
 
 
 # -- reads of one block -------------------------------------------------------------
@@ -278,6 +275,4 @@ def _is_average(script: Script, tensor: cst.BaseExpression) -> bool:
     if (script.name(value.func) or "").startswith("torch.nn.functional."):
         whole = script.calls.at(value).argument("reduction").state is State.ABSENT
         return whole and script.kind(value) is Kind.LOSS
-    if value.args or not isinstance(value.func, cst.Attribute):
-        return False
-    return value.func.attr.value in _AVERAGES
+    return not value.args and method_of(value) in _AVERAGES

@@ -21,7 +21,6 @@ _METHODS: Final = {
 }
 """Tensor types of the host, with the methods that convert and stay on the device."""
 _ONE_HOT: Final = "torch.nn.functional.one_hot"
-_REPEATS: Final = "torch.repeat_interleave"
 
 
 class SilentTransfer(Rule):
@@ -54,7 +53,8 @@ def _on_device(script: Script, node: cst.BaseExpression) -> bool:
 
 def _types(script: Script) -> Iterator[_Transfer]:
     """Yield the conversions to a type of the host whose result goes back to the device."""
-    for call in script.calls.of_methods("type"):
+    for site in script.calls.of_methods("type"):
+        call = site.node
         func = cst.ensure_type(call.func, cst.Attribute)
         method = _conversion(script, call)
         if not method or not _on_device(script, func.value):
@@ -126,14 +126,13 @@ def _is_of_numbers(script: Script, node: cst.BaseExpression) -> bool:
 def _counts(script: Script) -> Iterator[_Transfer]:
     """Yield the calls that ask the device for the size of their result."""
     for site in script.calls.of(_ONE_HOT):
-        given = site.given("tensor", 0)
-        if given is not None and site.argument("num_classes", 1).state is State.ABSENT:
+        given = site.given("tensor")
+        if given is not None and site.argument("num_classes").state is State.ABSENT:
             if _on_device(script, given.value):
                 yield _Transfer(site.node, "waits for the largest class; pass num_classes")
-    for call in script.calls.of_methods("repeat_interleave"):
-        of_torch = script.name(call.func) == _REPEATS
-        site = script.calls.at(call)
-        counts = site.given("repeats", 1 if of_torch else 0)
+    for site in script.calls.of_methods("repeat_interleave"):
+        call = site.node
+        counts = site.given("repeats")
         if counts is None or site.argument("output_size").state is not State.ABSENT:
             continue
         if site.has_splat or not _on_device(script, counts.value):
@@ -146,7 +145,8 @@ def _counts(script: Script) -> Iterator[_Transfer]:
 
 def _scales(script: Script) -> Iterator[_Transfer]:
     """Yield the log lines that read a scaler's scale."""
-    for call in script.calls.of_methods("get_scale"):
+    for site in script.calls.of_methods("get_scale"):
+        call = site.node
         func = cst.ensure_type(call.func, cst.Attribute)
         if script.kind(func.value) is Kind.SCALER and script.readings.is_logged(call):
             yield _Transfer(call, "waits for the device to show the scale; show it now and then")

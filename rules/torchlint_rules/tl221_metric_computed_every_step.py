@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Frequency, Rate, Role, Rule, Script, State
+from torchlint.api import Finding, Fix, Frequency, Rate, Role, Rule, Script, State, receiver_of
 
 _CLASS: Final = re.compile(r"torchmetrics\.(?:\w+\.)*[A-Z]\w*")
 _PLAIN: Final = re.compile(
@@ -30,8 +30,9 @@ _LOGS: Final = frozenset({"log", "log_dict"})
 class MetricComputedEveryStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every metric whose value over all batches each batch computes."""
-        for call in script.calls.of_methods("compute"):
-            name = _metric(script, script.calls.at(call).receiver)
+        for site in script.calls.of_methods("compute"):
+            call = site.node
+            name = _metric(script, site.receiver)
             if name and _each_batch(script, call) and not _is_reset(script, call):
                 more = (
                     ": it goes over everything kept so far, so each batch takes longer"
@@ -67,10 +68,8 @@ def _metric(script: Script, node: cst.BaseExpression) -> str:
     names = set()
     for value in origin.values:
         made = value
-        while isinstance(made, cst.Call) and isinstance(made.func, cst.Attribute):
-            if made.func.attr.value not in _MOVES:
-                break
-            made = made.func.value
+        while (moved := receiver_of(made, *_MOVES)) is not None:
+            made = moved
         names.add(script.name(made.func) or "" if isinstance(made, cst.Call) else "")
     name = names.pop() if len(names) == 1 and origin.complete else ""
     return name if _CLASS.fullmatch(name) else ""
@@ -92,10 +91,9 @@ def _is_reset(script: Script, call: cst.Call) -> bool:
     """Return whether the code around a call starts the metric again for each batch."""
     metric, loop = script.code(script.calls.at(call).receiver), script.loops.batch_loop(call)
     return any(
-        isinstance(each.func, cst.Attribute)
-        and script.code(each.func.value) == metric
-        and script.loops.batch_loop(each) is loop
-        and script.scopes.function(each) is script.scopes.function(call)
+        script.code(each.receiver) == metric
+        and script.loops.batch_loop(each.node) is loop
+        and script.scopes.function(each.node) is script.scopes.function(call)
         for each in script.calls.of_methods("reset")
     )
 
@@ -103,13 +101,14 @@ def _is_reset(script: Script, call: cst.Call) -> bool:
 def _takes_value(script: Script, metric: cst.BaseExpression) -> bool:
     """Return whether a metric is, or may be, logged with the value of each batch."""
     code = script.code(metric)
-    for call in script.calls.of_methods(*_LOGS):
+    for site in script.calls.of_methods(*_LOGS):
+        call = site.node
         given = [arg for arg in call.args if _mentions(script, arg.value, code)]
         if not given:
             continue
-        if script.calls.at(call).has_splat:
+        if site.has_splat:
             return True
-        on_step = script.calls.at(call).argument("on_step")
+        on_step = site.argument("on_step")
         if on_step.equals(False):
             continue
         function = script.scopes.function(call)

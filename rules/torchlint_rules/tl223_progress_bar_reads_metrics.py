@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Kind, Rate, Rule, Script
+from torchlint.api import Finding, Frequency, Kind, Rate, Rule, Script, receiver_of
 
 
 class ProgressBarReadsMetrics(Rule):
@@ -19,13 +19,13 @@ class ProgressBarReadsMetrics(Rule):
             for each in script.program.trainings.arguments("lightning")
         ):
             return
-        for call in script.calls.of_methods("log", "log_dict"):
+        for site in script.calls.of_methods("log", "log_dict"):
+            call = site.node
             function = script.scopes.function(call)
             if function is None or script.loops.ownership.rate(function) is not Rate.STEP:
                 continue
             if script.loops.owner(call) != "lightning" or not _is_self(call):
                 continue
-            site = script.calls.at(call)
             if not site.argument("prog_bar").equals(True) or site.argument("on_step").equals(False):
                 continue
             given = site.given("value", 1)
@@ -41,9 +41,5 @@ class ProgressBarReadsMetrics(Rule):
 
 
 def _is_self(call: cst.Call) -> bool:
-    func = call.func
-    return (
-        isinstance(func, cst.Attribute)
-        and isinstance(func.value, cst.Name)
-        and func.value.value == "self"
-    )
+    owner = receiver_of(call)
+    return isinstance(owner, cst.Name) and owner.value == "self"

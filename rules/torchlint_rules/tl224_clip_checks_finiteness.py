@@ -20,12 +20,11 @@ class ClipChecksFiniteness(Rule):
         if not script.program.devices.can_use_accelerator:
             return
         for site in script.calls.of(*_CLIP):
-            if site.argument(_OPTION, 3).equals(True):
+            if site.argument(_OPTION).equals(True):
                 yield from self._finding(script, site, "")
-        for call in script.calls.of_methods("clip_gradients"):
-            site = script.calls.at(call)
+        for site in script.calls.of_methods("clip_gradients"):
             option = site.argument(_OPTION)
-            if not _is_fabric(script, call) or site.argument("max_norm").state is State.ABSENT:
+            if not _is_fabric(script, site.node) or site.argument("max_norm").state is State.ABSENT:
                 continue
             if option.state is State.ABSENT or option.equals(True):
                 yield from self._finding(script, site, ", as Fabric does by default")
@@ -37,7 +36,7 @@ class ClipChecksFiniteness(Rule):
             f"`{script.code(site.node.func)}` waits for the norm of the gradients in every step "
             f"to raise if it is not finite{more}; pass {_OPTION}=False"
         )
-        given = site.given(_OPTION) or site.given(_OPTION, 3)
+        given = site.given(_OPTION)
         written = given is None or script.code(given.value) == "True"
         fix = None
         if written:

@@ -44,11 +44,11 @@ def _blocks(script: Script, arguments: TrainerArguments) -> bool:
 
 def _prepared(script: Script, arguments: TrainerArguments) -> cst.Call | None:
     """Return a pinned loader that an accelerator prepares."""
-    for call in script.calls.of_methods("prepare"):
-        made = script.values.origins.of(script.calls.at(call).receiver).values
+    for site in script.calls.of_methods("prepare"):
+        made = script.values.origins.of(site.receiver).values
         if not any(value is arguments.call for value in made):
             continue
-        for arg in call.args:
+        for arg in site.node.args:
             for loader in script.loaders.made_by(arg.value):
                 if may_pin(script.calls.at(loader)):
                     return loader

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Rule, ScalerCall, Script
+from torchlint.api import Finding, Fix, Rule, ScalerCall, Script, method_of, receiver_of, word_of
 
 _CLIPS: Final = re.compile(r"(?:\w*_)?clip_?grad\w*|clip_gradients?\w*", re.IGNORECASE)
 _ON_GRADIENTS: Final = {"clamp_": "clips", "clip_": "clips", "norm": "measures", "mul_": "scales"}
@@ -66,17 +66,13 @@ def _first_clip(script: Script, backward: cst.Call) -> tuple[cst.Call | None, st
 
 def _does(call: cst.Call) -> str:
     """Return the effect of a call on gradients, empty for any other call."""
-    func = call.func
-    last = func.attr.value if isinstance(func, cst.Attribute) else ""
-    last = func.value if isinstance(func, cst.Name) else last
-    if _CLIPS.fullmatch(last):
+    if _CLIPS.fullmatch(word_of(call)):
         return "clips"
-    if isinstance(func, cst.Attribute) and last in _ON_GRADIENTS:
-        inner = func.value
-        while isinstance(inner, (cst.Attribute, cst.Call)):
-            if isinstance(inner, cst.Attribute) and inner.attr.value == "grad":
-                return _ON_GRADIENTS[last]
-            inner = inner.func if isinstance(inner, cst.Call) else inner.value
+    inner = receiver_of(call, *_ON_GRADIENTS)
+    while isinstance(inner, (cst.Attribute, cst.Call)):
+        if isinstance(inner, cst.Attribute) and inner.attr.value == "grad":
+            return _ON_GRADIENTS[method_of(call)]
+        inner = inner.func if isinstance(inner, cst.Call) else inner.value
     return ""
 
 

@@ -74,8 +74,10 @@ def _wants_to_repeat(script: Script) -> bool:
         True for _ in script.program.determinism.settings()
     ):
         return True
-    seeded = {script.name(call.func) for call in script.calls.of_methods("seed", "manual_seed")}
-    seeded |= {script.name(call.func) for call in script.calls.of_methods("manual_seed_all")}
+    seeded = {
+        script.name(site.node.func) for site in script.calls.of_methods("seed", "manual_seed")
+    }
+    seeded |= {script.name(site.node.func) for site in script.calls.of_methods("manual_seed_all")}
     return len(seeded & _SEEDERS) > 1
 
 
@@ -101,11 +103,9 @@ def _convolves(script: Script) -> bool:
 def _has_one_size(script: Script) -> bool:
     """Return whether every loader collates several samples, which then have one size."""
     loaders = list(script.calls.of("torch.utils.data.DataLoader"))
-    if not loaders or any(
-        call.has_splat and call.given("batch_size", 1) is None for call in loaders
-    ):
+    if not loaders or any(call.has_splat and call.given("batch_size") is None for call in loaders):
         return bool(loaders) and _splats_are_batches(script)
-    sizes = [call.argument("batch_size", 1) for call in loaders]
+    sizes = [call.argument("batch_size") for call in loaders]
     if any(size.state is State.ABSENT or size.equals(1) for size in sizes):
         return False
     return not _resizes(script)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, How, Rule, Script, State
+from torchlint.api import Edits, Finding, Fix, How, Rule, Script, State, method_of
 from torchlint_rules.shared.cuda import in_environment, makers, may_be_cuda, regions, trains
 
 _COMMENT: Final = re.compile(r"#[^\r\n]*")
@@ -27,7 +27,7 @@ _KNOWN: Final = re.compile(
     r"(?:torch|builtins|math|numpy|collections|functools|itertools|typing)(?:\.|$)"
 )
 _CONVOLUTIONS: Final = ("torch.nn.Conv2d", "torch.nn.ConvTranspose2d")
-_GROUPS: Final = {"torch.nn.Conv2d": 6, "torch.nn.ConvTranspose2d": 6}
+_GROUPED: Final = ("torch.nn.Conv2d", "torch.nn.ConvTranspose2d")
 _WRITTEN: Final = "memory_format={torch}.channels_last"
 _WIDTH: Final = 100
 _BECAUSE: Final = "other kernels convolve, which add in another order"
@@ -99,9 +99,10 @@ def _named(script: Script, network: _Network) -> str:
 
 
 def _networks(script: Script) -> Iterator[_Network]:
-    for call in script.calls.of_methods("to", "cuda"):
+    for site in script.calls.of_methods("to", "cuda"):
+        call = site.node
         move = script.program.moves.move(call)
-        if move is None or script.calls.at(call).has_splat:
+        if move is None or site.has_splat:
             continue
         made = makers(script, move.moved)
         if made and all(_is_open(script, each) for each in made):
@@ -126,10 +127,10 @@ def _is_open(script: Script, made: cst.Call) -> bool:
     if not all(_KNOWN.match(each) for each in names - zoo):
         return False
     return all(
-        (groups := script.calls.at(call).argument("groups", _GROUPS[name])).state is State.ABSENT
+        (groups := script.calls.at(call).argument("groups")).state is State.ABSENT
         or groups.equals(1)
         for call in calls
-        if (name := script.name(call.func)) in _GROUPS
+        if script.name(call.func) in _GROUPED
     )
 
 
@@ -199,8 +200,7 @@ def _is_convolution(script: Script, layer: cst.Attribute) -> bool:
 def _network_moved(script: Script, move: cst.Call, word: str) -> Edits:
     """Add the memory format to a move of a network."""
     keyword, _, value = word.partition("=")
-    assert isinstance(move.func, cst.Attribute)
-    if move.func.attr.value == "to":
+    if method_of(move) == "to":
         return script.edits.with_keyword(move, keyword, value)
     end, line, holder = script.span(move).end, script.tree.statement(move), script.tree.parent(move)
     width = len(script.source.line(script.source.position(end).row).rstrip()) + len(f".to({word})")

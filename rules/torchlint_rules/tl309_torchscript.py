@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Rule, Script
+from torchlint.api import CallSite, Finding, Rule, Script, method_of
 
 _SCRIPT: Final = ("torch.jit.script", "torch.jit._script.script")
 _TRACE: Final = ("torch.jit.trace", "torch.jit._trace.trace")
@@ -108,17 +108,13 @@ def _leaves(script: Script, call: cst.Call) -> bool:
     if not isinstance(holder, cst.Assign):
         return False
     names = {script.code(each.target) for each in holder.targets}
-    return any(
-        isinstance(saved.func, cst.Attribute) and script.code(saved.func.value) in names
-        for saved in script.calls.of_methods("save")
-    )
+    return any(script.code(saved.receiver) in names for saved in script.calls.of_methods("save"))
 
 
 def _is_trained(script: Script, call: cst.Call, given: cst.BaseExpression) -> bool:
     """Return whether a network is trained by the file, or part of such a network."""
-    if isinstance(given, cst.Call) and isinstance(given.func, cst.Attribute):
-        if given.func.attr.value == "eval":
-            return False
+    if method_of(given) == "eval":
+        return False
     function = script.scopes.function(call)
     if function is not None and not _WAYS.isdisjoint(script.names.words(function.name.value)):
         if not script.functions.callers(function):

@@ -82,9 +82,9 @@ def _layers(script: Script) -> list[tuple[str, cst.Call]]:
     ]
 
 
-def _width(script: Script, call: cst.Call, name: str, position: int) -> _Width | None:
+def _width(script: Script, call: cst.Call, name: str) -> _Width | None:
     """Return the width in a call, if it is a literal or a name for one."""
-    given = script.calls.at(call).given(name, position)
+    given = script.calls.at(call).given(name)
     number = script.values.value_of(given.value).literal if given is not None else None
     if given is None or not isinstance(number, int) or isinstance(number, bool):
         return None
@@ -98,13 +98,13 @@ def _between_layers(script: Script, layers: list[tuple[str, cst.Call]]) -> Itera
     for short, call in layers:
         maker = "hidden_size" if short in _RECURRENT else _MAKERS.get(short)
         if maker is not None:
-            width = _width(script, call, maker, 0 if short.startswith("Lazy") else 1)
+            width = _width(script, call, maker)
             if width is not None and width.number >= _SMALLEST and width.number % _STEP:
                 made.append(width)
                 taken |= {width.number} if short in _RECURRENT else set()
     for short, call in layers if made else ():
         taker = _TAKERS.get(short)
-        into = _width(script, call, taker, 0) if taker is not None else None
+        into = _width(script, call, taker) if taker is not None else None
         if into is not None:
             taken.add(into.number)
     yield from (width for width in made if width.number in taken)
@@ -115,10 +115,10 @@ def _vocabularies(script: Script, layers: list[tuple[str, cst.Call]]) -> Iterato
     words = {
         width.number
         for short, call in layers
-        if short == "Embedding" and (width := _width(script, call, "num_embeddings", 0)) is not None
+        if short == "Embedding" and (width := _width(script, call, "num_embeddings")) is not None
     }
     for short, call in layers if words else ():
-        width = _width(script, call, "out_features", 1) if short == "Linear" else None
+        width = _width(script, call, "out_features") if short == "Linear" else None
         if width is not None and width.number >= _VOCABULARY and width.number % _STEP:
             if width.number in words:
                 yield width
@@ -126,6 +126,6 @@ def _vocabularies(script: Script, layers: list[tuple[str, cst.Call]]) -> Iterato
 
 def _batches(script: Script) -> Iterator[_Width]:
     for site in script.calls.of("torch.utils.data.DataLoader"):
-        width = _width(script, site.node, "batch_size", 1)
+        width = _width(script, site.node, "batch_size")
         if width is not None and width.number >= _SMALLEST and width.number % _STEP:
             yield width

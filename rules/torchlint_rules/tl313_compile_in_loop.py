@@ -7,7 +7,17 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Frequency, Invariance, Kind, Rule, Script
+from torchlint.api import (
+    Edits,
+    Finding,
+    Fix,
+    Frequency,
+    Invariance,
+    Kind,
+    Rule,
+    Script,
+    receiver_of,
+)
 
 _COMPILE: Final = "torch.compile"
 _METHODS: Final = ("forward", "training_step", "__call__")
@@ -59,10 +69,11 @@ def _compilations(script: Script) -> Iterator[cst.Call]:
     for site in script.calls.of(_COMPILE):
         if not isinstance(script.tree.parent(site.node), cst.Decorator):
             yield site.node
-    for call in script.calls.of_methods("compile"):
-        if script.name(call.func) is None and isinstance(call.func, cst.Attribute):
+    for site in script.calls.of_methods("compile"):
+        call = site.node
+        if script.name(call.func) is None:
             keywords = {arg.keyword.value for arg in call.args if arg.keyword is not None}
-            if not keywords & _KERAS and script.kind(call.func.value) is Kind.MODULE:
+            if not keywords & _KERAS and script.kind(site.receiver) is Kind.MODULE:
                 yield call
 
 
@@ -80,8 +91,9 @@ def _is_used_here(script: Script, call: cst.Call) -> bool:
 
 def _compiled(script: Script, call: cst.Call) -> str:
     """Return the name of the compiled object."""
-    if isinstance(call.func, cst.Attribute) and _is_method(script, call):
-        return f"`{script.code(call.func.value)}`"
+    owner = receiver_of(call)
+    if owner is not None and _is_method(script, call):
+        return f"`{script.code(owner)}`"
     return f"`{script.code(call.args[0].value)}`" if call.args else "a function"
 
 
@@ -122,8 +134,9 @@ def _depends(script: Script, call: cst.Call, loop: cst.For | cst.While) -> bool:
 def _attributes(script: Script, call: cst.Call) -> list[cst.Attribute]:
     """Return the attributes that a compilation reads, except its own method."""
     regions: list[cst.CSTNode] = [arg.value for arg in call.args]
-    if isinstance(call.func, cst.Attribute) and _is_method(script, call):
-        regions.append(call.func.value)
+    owner = receiver_of(call)
+    if owner is not None and _is_method(script, call):
+        regions.append(owner)
     found = [node for region in regions for node in script.tree.within(region, cst.Attribute)]
     return [node for node in found if not script.values.visibility.is_of_library(node)]
 

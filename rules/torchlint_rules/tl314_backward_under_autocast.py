@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Kind, Rule, Script
+from torchlint.api import Edits, Finding, Fix, Kind, Rule, Script, method_of, receiver_of
 
 
 class BackwardUnderAutocast(Rule):
@@ -53,14 +53,12 @@ def _fix(script: Script, call: cst.Call, block: cst.With, edits: Edits) -> Fix:
 
 
 def _belongs_outside(script: Script, call: cst.Call) -> bool:
-    func = call.func
-    if not isinstance(func, cst.Attribute) or func.attr.value not in ("backward", "step"):
+    owner = receiver_of(call, "backward", "step")
+    if owner is None or not script.loops.is_step(call):
         return False
-    if not script.loops.is_step(call):
-        return False
-    if func.attr.value == "backward":
+    if method_of(call) == "backward":
         return not any(arg.keyword is None for arg in call.args)
-    return script.loops.owner(func) == "none" and script.kind(func.value) is not Kind.UNKNOWN
+    return script.loops.owner(call.func) == "none" and script.kind(owner) is not Kind.UNKNOWN
 
 
 def _runs_once(script: Script, call: cst.Call) -> bool:
@@ -101,7 +99,7 @@ def _goes_along(call: cst.Call, block: cst.With | cst.FunctionDef, seen: set[int
     """Return whether a call is a step after a backward pass that is already reported."""
     known = id(block) in seen
     seen.add(id(block))
-    return known and isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"
+    return known and method_of(call) == "step"
 
 
 def _moved_out(script: Script, call: cst.Call, block: cst.With) -> Edits | None:
@@ -127,18 +125,14 @@ def _clears(line: cst.BaseStatement) -> bool:
     """Return whether a statement does nothing but clear gradients."""
     small = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
     call = small.value if isinstance(small, cst.Expr) else None
-    return (
-        isinstance(call, cst.Call)
-        and isinstance(call.func, cst.Attribute)
-        and call.func.attr.value == "zero_grad"
-    )
+    return isinstance(call, cst.Call) and method_of(call) == "zero_grad"
 
 
 def _runs_network(script: Script, lines: list[cst.BaseStatement]) -> bool:
     """Return whether some statements compute more than a backward pass and a step."""
     return any(script.loops.runs_module(line) for line in lines) or any(
         script.kind(call) is Kind.LOSS
-        and not (isinstance(call.func, cst.Attribute) and call.func.attr.value == "scale")
+        and method_of(call) != "scale"
         and isinstance(call.func, (cst.Name, cst.Attribute))
         and script.kind(call.func) is Kind.CRITERION
         for line in lines

@@ -40,7 +40,7 @@ class DiscardedAttentionWeights(Rule):
             path = script.code(call.func)
             given_away = (script.values.visibility.receiver(region, path) for region in regions)
             unseen = next((each for each in given_away if each is not None), None)
-            dropout = script.calls.at(layer).argument("dropout", 2)
+            dropout = script.calls.at(layer).argument("dropout")
             if unseen is not None:
                 because = (
                     f"`{script.tree.brief(unseen.func)}` gets the layer and might read its weights"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Finding, Frame, Impact, Note, Rule, Script
+from torchlint.api import Finding, Frame, Impact, Note, Rule, Script, receiver_of
 from torchlint_rules.shared.graphbreaks import CONSTRUCTS, NAMES, GraphBreak, graph_breaks
 
 
@@ -61,11 +61,8 @@ def _is_on_host(script: Script, node: cst.CSTNode) -> bool:
     """Return whether what is read is in host memory already."""
     read = node
     if isinstance(node, cst.Call):
-        func = node.func
-        named = script.name(func) is not None or not isinstance(func, cst.Attribute)
-        read = node.args[0].value if named and node.args else node
-        if isinstance(func, cst.Attribute) and not named:
-            read = func.value
+        owner = receiver_of(node) if script.name(node.func) is None else None
+        read = owner or (node.args[0].value if node.args else node)
     return isinstance(read, cst.BaseExpression) and script.values.placement.on_host(read)
 
 

@@ -44,10 +44,10 @@ class CompileWithoutEffect(Rule):
             yield Finding(self.code, script.span(call), message, fix)
             return
         for forward in script.calls.of_methods("forward"):
-            direct = script.calls.at(forward).receiver
+            direct = forward.receiver
             if _is_same(script, direct, network) and not script.values.call_extras.has(direct):
                 what = f"the code that `{named}.compile()` compiles"
-                yield direct_forward(script, self.code, forward, what, _RUNS_COMPILED)
+                yield direct_forward(script, self.code, forward.node, what, _RUNS_COMPILED)
 
     def _wrapped(
         self, script: Script, each: Compilation, call: cst.Call, network: cst.BaseExpression

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Note, Rule, Script, Step
+from torchlint.api import Finding, Fix, Note, Rule, Script, Step, receiver_of
 
 _SCALES: Final = re.compile(
     r"scaler|loss_?scal|scale_?loss|scaled_loss|grad_?scal|initialize|deepspeed|FP16_Optimizer",
@@ -48,12 +48,10 @@ def _half(script: Script, step: Step) -> cst.Call | None:
 
 def _is_unscaled(script: Script, step: Step) -> bool:
     """Return whether nothing around a backward pass may scale its loss."""
-    func = step.backward.func
-    if not isinstance(func, cst.Attribute) or func.attr.value != "backward":
+    sent = receiver_of(step.backward, "backward")
+    if sent is None:
         return False
-    if isinstance(func.value, cst.BinaryOperation) and isinstance(
-        func.value.operator, cst.Multiply
-    ):
+    if isinstance(sent, cst.BinaryOperation) and isinstance(sent.operator, cst.Multiply):
         return False
     if script.loops.owner(step.backward) != "none" or not script.loops.steps.updates(step):
         return False

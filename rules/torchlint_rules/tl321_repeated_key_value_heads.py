@@ -7,7 +7,19 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, CallSite, Finding, Fix, How, Kind, Rule, Script, State
+from torchlint.api import (
+    Binding,
+    CallSite,
+    Finding,
+    Fix,
+    How,
+    Kind,
+    Rule,
+    Script,
+    State,
+    method_of,
+    receiver_of,
+)
 
 _FUNCTION: Final = "torch.nn.functional.scaled_dot_product_attention"
 _NEEDED: Final = (2, 5)
@@ -34,10 +46,10 @@ class RepeatedKeyValueHeads(Rule):
         for site in script.calls.of(_FUNCTION):
             if site.has_splat or site.argument("enable_gqa").state is not State.ABSENT:
                 continue
-            mask = site.argument("attn_mask", 3)
+            mask = site.argument("attn_mask")
             if mask.state is not State.ABSENT and not mask.equals(None):
                 continue
-            given = [site.given("key", 1), site.given("value", 2)]
+            given = [site.given("key"), site.given("value")]
             found = [_repeat(script, each.value) for each in given if each is not None]
             key, value = found if len(found) == 2 else (None, None)
             if key is None or value is None or key.times != value.times:
@@ -69,14 +81,12 @@ def _repeat(script: Script, node: cst.BaseExpression) -> _Repeat | None:
             if found is not None:
                 axis = {1: 2, 2: 1}.get(found.axis, found.axis) if swapped else found.axis
                 return found if axis in _HEADS and (axis > 0 or not swapped) else None
-            if not isinstance(node.func, cst.Attribute):
-                return None
             axes = {script.values.value_of(arg.value).literal for arg in node.args}
-            if node.func.attr.value == "transpose" and axes == {1, 2}:
+            if method_of(node) == "transpose" and axes == {1, 2}:
                 swapped = not swapped
-            elif node.func.attr.value != "contiguous":
+            elif method_of(node) != "contiguous":
                 return None
-            node = node.func.value
+            node = script.calls.at(node).receiver
         else:
             return None
     return None
@@ -124,11 +134,11 @@ def _last_word(script: Script, call: cst.Call) -> str:
     name = script.name(call.func)
     if name is not None:
         return name.removeprefix("torch.")
-    return call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    return method_of(call)
 
 
 def _receiver(call: cst.Call) -> cst.BaseExpression | None:
-    return call.func.value if isinstance(call.func, cst.Attribute) else None
+    return receiver_of(call)
 
 
 def _repeated_axis(script: Script, function: cst.FunctionDef) -> int | None:
@@ -179,11 +189,12 @@ def _method(
     node: cst.BaseExpression, name: str
 ) -> tuple[cst.BaseExpression, list[cst.BaseExpression]] | None:
     """Return the receiver and the arguments of a call of a method."""
-    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+    owner = receiver_of(node, name)
+    if not isinstance(node, cst.Call) or owner is None:
         return None
-    if node.func.attr.value != name or any(arg.keyword or arg.star for arg in node.args):
+    if any(arg.keyword or arg.star for arg in node.args):
         return None
-    return node.func.value, [arg.value for arg in node.args]
+    return owner, [arg.value for arg in node.args]
 
 
 def _fix(script: Script, site: CallSite, key: _Repeat, value: _Repeat) -> Fix | None:

@@ -15,8 +15,8 @@ class DenseCausalMask(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every fused attention whose mask only hides the positions to come."""
         for site in script.calls.of(_FUNCTION):
-            given = site.given("attn_mask", 3)
-            flag = site.argument("is_causal", 5)
+            given = site.given("attn_mask")
+            flag = site.argument("is_causal")
             if given is None or site.has_splat:
                 continue
             if flag.state is not State.ABSENT and not flag.equals(False):
@@ -31,7 +31,7 @@ class DenseCausalMask(Rule):
 
 
 def _fix(script: Script, site: CallSite, mask: cst.Arg) -> Fix | None:
-    flag = site.given("is_causal", 5)
+    flag = site.given("is_causal")
     if mask.keyword is None and mask is not site.node.args[-1]:
         return None
     if flag is None:

@@ -20,11 +20,12 @@ from torchlint.api import (
     State,
 )
 
-_BIAS_POSITION: Final = {
-    "Conv1d": 7, "Conv2d": 7, "Conv3d": 7, "Linear": 2,
-    "ConvTranspose1d": 7, "ConvTranspose2d": 7, "ConvTranspose3d": 7,
-    "LazyConv1d": 6, "LazyConv2d": 6, "LazyConv3d": 6, "LazyLinear": 1,
-}  # fmt: skip
+_BIASED: Final = frozenset(
+    (
+        "Conv1d Conv2d Conv3d Linear ConvTranspose1d ConvTranspose2d ConvTranspose3d "
+        "LazyConv1d LazyConv2d LazyConv3d LazyLinear"
+    ).split()
+)
 _NORM: Final = re.compile(r"(?:Lazy)?BatchNorm([123])d|SyncBatchNorm")
 _REWORKED: Final = (
     "torch.quantization", "torch.ao.quantization", "torch.nn.utils.prune", "torch.nn.quantized",
@@ -47,7 +48,7 @@ class BiasBeforeBatchNorm(Rule):
         call = script.calls.at(pair.layer.call)
         what = pair.layer.name or script.code(pair.layer.call.func)
         after = pair.after.name or script.code(pair.after.call.func)
-        given = call.given("bias", _BIAS_POSITION[_short(pair.layer)])
+        given = call.given("bias")
         fix = None
         if given is not None or not call.has_splat:
             fix = Fix.unsafe(
@@ -68,14 +69,14 @@ def _short(layer: Layer) -> str:
 def _cancels(pair: LayerPair) -> bool:
     """Return whether the second layer is a batch norm for the output of the first."""
     match = _NORM.fullmatch(_short(pair.after))
-    if match is None or _short(pair.layer) not in _BIAS_POSITION:
+    if match is None or _short(pair.layer) not in _BIASED:
         return False
     wanted = "1" if _short(pair.layer).endswith("Linear") else _short(pair.layer)[-2]
     return match.group(1) in (None, wanted)
 
 
 def _has_bias(script: Script, layer: Layer) -> bool:
-    value = script.calls.at(layer.call).argument("bias", _BIAS_POSITION[_short(layer)])
+    value = script.calls.at(layer.call).argument("bias")
     return value.state is State.ABSENT or value.equals(True)
 
 
@@ -85,9 +86,13 @@ def _weights_loaded(script: Script) -> bool:
     Another module of a program that saves weights is taken to load these.
     """
     saves = next(script.calls.of("torch.save"), None) is not None
-    for call in script.calls.of_methods("load_state_dict"):
-        receiver = call.func.value if isinstance(call.func, cst.Attribute) else call.func
-        if script.kind(receiver) in (Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER):
+    for site in script.calls.of_methods("load_state_dict"):
+        call = site.node
+        if script.kind(site.receiver) in (
+            Kind.OPTIMIZER,
+            Kind.SCHEDULER,
+            Kind.SCALER,
+        ):
             continue
         if saves and not script.tree.is_own(call):
             continue
@@ -105,8 +110,8 @@ def _reworked(script: Script) -> bool:
 
 def _norms_frozen(script: Script) -> bool:
     """Return whether batch norms are put into evaluation mode one by one."""
-    for call in script.calls.of_methods("eval"):
-        if any("BatchNorm" in script.code(test) for test in script.tree.tests_around(call)):
+    for site in script.calls.of_methods("eval"):
+        if any("BatchNorm" in script.code(test) for test in script.tree.tests_around(site.node)):
             return True
     return any(
         "freeze" in function.name.value and "bn" in function.name.value.lower()

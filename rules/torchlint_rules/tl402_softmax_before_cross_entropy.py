@@ -21,6 +21,8 @@ from torchlint.api import (
     Rule,
     Script,
     Span,
+    method_of,
+    receiver_of,
 )
 
 _FUNCTIONS: Final = {
@@ -122,9 +124,8 @@ class SoftmaxBeforeCrossEntropy(Rule):
 
 def _spelled(script: Script, node: cst.Call) -> str:
     """Return the start of the message for an activation."""
-    if isinstance(node.func, cst.Attribute) and script.name(node.func) is None:
-        return node.func.attr.value
-    return script.code(node.func)
+    method = method_of(node) if script.name(node.func) is None else ""
+    return method or script.code(node.func)
 
 
 def _losses(script: Script) -> Iterator[Loss]:
@@ -160,10 +161,10 @@ def _loss(script: Script, call: cst.Call) -> str:
 def _made(script: Script, node: cst.BaseExpression) -> cst.Call | None:
     """Return the call that built a layer or a loss, without moves to a device."""
     value = script.values.value_of(node).node
-    func = value.func if isinstance(value, cst.Call) else None
-    if isinstance(func, cst.Attribute) and func.attr.value in _MOVES and script.name(func) is None:
-        return script.answer(_made, func.value, None)
-    return value if isinstance(value, cst.Call) else None
+    if not isinstance(value, cst.Call):
+        return None
+    moved = receiver_of(value, *_MOVES) if script.name(value.func) is None else None
+    return script.answer(_made, moved, None) if moved is not None else value
 
 
 # -- what a value ends in --------------------------------------------------------
@@ -247,14 +248,14 @@ def _called(script: Script, call: cst.Call, path: Path, depth: int) -> list[Acti
     ended = _layer_end(script, layer) if not path else None
     if ended is not None:
         return [Activation(ended.kind, call) if ended.node is layer else ended]
-    if not isinstance(func, cst.Attribute) or name is not None:
+    method, owner = method_of(call), receiver_of(call)
+    if owner is None or name is not None:
         return []
-    method = func.attr.value
-    if method in _METHODS and not path and _is_tensor(script, func.value):
+    if method in _METHODS and not path and _is_tensor(script, owner):
         return [Activation(method, call)]
     if method == "log" and not path:
-        return _logarithm(call, _ends(script, func.value, path, depth - 1))
-    return _ends(script, func.value, path, depth - 1) if method in _PASSING else []
+        return _logarithm(call, _ends(script, owner, path, depth - 1))
+    return _ends(script, owner, path, depth - 1) if method in _PASSING else []
 
 
 def _is_tensor(script: Script, node: cst.BaseExpression) -> bool:
@@ -291,20 +292,19 @@ def _without(script: Script, loss: Loss, activation: Activation) -> Edits | None
         return _logarithmic(script, activation)
     if loss.kind == "bce" and script.name(loss.node.func) is None:
         return _of_criterion(script, loss)
-    edits, func = _taken_out(script, activation.node), loss.node.func
+    edits = _taken_out(script, activation.node)
     if loss.kind != "bce" or edits is None:
         return edits
-    if not isinstance(func, cst.Attribute):
-        return None
-    return (*script.edits.replace(func.attr, "binary_cross_entropy_with_logits"), *edits)
+    renamed = script.edits.renamed(loss.node, "binary_cross_entropy_with_logits")
+    return (*renamed, *edits) if renamed is not None else None
 
 
 def _of_criterion(script: Script, loss: Loss) -> Edits | None:
     """Make a criterion expect logits if its only inputs are sigmoids in its calls."""
     made = _made(script, loss.node.func)
-    if made is None or not isinstance(made.func, cst.Attribute) or made is loss.node.func:
+    edits = script.edits.renamed(made, "BCEWithLogitsLoss") if made is not None else None
+    if edits is None or made is loss.node.func:
         return None
-    edits = script.edits.replace(made.func.attr, "BCEWithLogitsLoss")
     for each in _losses(script):
         if _made(script, each.node.func) is not made:
             continue
@@ -336,10 +336,9 @@ def _taken_out(script: Script, call: cst.Call) -> Edits | None:
 
 def _operand(script: Script, call: cst.Call) -> cst.BaseExpression | None:
     """Return the operand of an activation."""
-    func = call.func
-    if isinstance(func, cst.Attribute) and func.attr.value in (*_METHODS, "log"):
-        if script.name(func) is None and _made(script, func) is None:
-            return func.value
+    owner = receiver_of(call, *_METHODS, "log")
+    if owner is not None and script.name(call.func) is None and _made(script, call.func) is None:
+        return owner
     first = call.args[0] if call.args else None
     if first is None or first.star or (first.keyword and first.keyword.value != "input"):
         return None
@@ -355,6 +354,5 @@ def _logarithmic(script: Script, activation: Activation) -> Edits | None:
         if taken is None or not isinstance(inner, cst.Call):
             return None
         call, edits = inner, taken
-    if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "softmax":
-        return None
-    return (*edits, *script.edits.replace(call.func.attr, "log_softmax"))
+    renamed = script.edits.renamed(call, "log_softmax") if method_of(call) == "softmax" else None
+    return (*edits, *renamed) if renamed is not None else None

@@ -25,12 +25,12 @@ _FORWARDS: Final = ("forward", "__call__")
 class DirectForwardCall(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Report calls of the forward of networks that have hooks or wrappers."""
-        for call in script.calls.of_methods("forward"):
-            func = call.func
-            assert isinstance(func, cst.Attribute)
-            if script.name(func) is not None or not _is_network(script, func.value):
+        for site in script.calls.of_methods("forward"):
+            call = site.node
+            network = site.receiver
+            if site.name is not None or not _is_network(script, network):
                 continue
-            if _is_own(script, call, func.value) or not script.values.call_extras.has(func.value):
+            if _is_own(script, call, network) or not script.values.call_extras.has(network):
                 continue
             yield direct_forward(script, self.code, call, _WHAT, _BECAUSE)
 
@@ -108,10 +108,7 @@ def _is_built_so(script: Script, owner: cst.ClassDef) -> bool:
 def _is_treated_so(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether the file reads an object's parameters, or similar."""
     text = script.code(node)
-    return any(
-        isinstance(call.func, cst.Attribute) and script.code(call.func.value) == text
-        for call in script.calls.of_methods(*_METHODS)
-    )
+    return any(script.code(site.receiver) == text for site in script.calls.of_methods(*_METHODS))
 
 
 def _is_own(script: Script, call: cst.Call, node: cst.BaseExpression) -> bool:

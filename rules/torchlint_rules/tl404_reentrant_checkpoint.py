@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, How, Rule, Script, State
+from torchlint.api import Finding, Fix, How, Rule, Script, State, receiver_of
 
 _CHECKPOINTS: Final = frozenset(
     f"torch.utils.checkpoint.{word}" for word in ("checkpoint", "checkpoint_sequential")
@@ -92,12 +92,12 @@ def _by_layers(script: Script, node: cst.BaseExpression, depth: int) -> bool:
         return False
     if script.loops.module_call(node) is not None:
         return True
-    func = node.func
-    if not isinstance(func, cst.Attribute) or script.name(func) is not None:
+    owner = receiver_of(node)
+    if owner is None or script.name(node.func) is not None:
         return False
-    if isinstance(func.value, cst.Name) and func.value.value == "self":
-        return script.functions.definition(func) is None
-    return _by_layers(script, func.value, depth - 1)
+    if isinstance(owner, cst.Name) and owner.value == "self":
+        return script.functions.definition(node.func) is None
+    return _by_layers(script, owner, depth - 1)
 
 
 def _recomputed(script: Script, node: cst.BaseExpression | None) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, Fix, How, Kind, Role, Rule, Script
+from torchlint.api import Binding, Finding, Fix, How, Kind, Role, Rule, Script, receiver_of
 
 _BECAUSE: Final = "fails with an error where something out of sight goes backward a second time"
 _NO_GRAPH: Final = (
@@ -37,15 +37,14 @@ _BACKWARDS: Final = ("backward", "manual_backward", "autograd")
 class RetainedGraph(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every retained graph through which its loop runs backward once."""
-        for call in script.calls.of_methods("backward"):
-            given = script.calls.at(call).given("retain_graph", 1)
+        for site in script.calls.of_methods("backward"):
+            call = site.node
+            given = site.given("retain_graph")
             if given is None or not script.values.value_of(given.value).equals(True):
                 continue
             if not script.loops.is_step(call) or not _is_used_once(script, call):
                 continue
-            func = call.func
-            assert isinstance(func, cst.Attribute)
-            loss = script.tree.brief(func.value)
+            loss = script.tree.brief(site.receiver)
             message = (
                 f"the graph of `{loss}` stays in memory after the only backward pass through it: "
                 "drop `retain_graph=True`"
@@ -193,11 +192,9 @@ def _is_clean(script: Script, value: cst.BaseExpression, depth: int) -> bool:
         return False
     for call in script.tree.within(value, cst.Call):
         callee = script.functions.callee(call)
-        handed = [arg.value for arg in call.args]
-        if isinstance(call.func, cst.Attribute):
-            handed.append(call.func.value)
+        handed = [receiver_of(call), *(arg.value for arg in call.args)]
         if script.loops.module_call(call) is not None or any(
-            script.kind(each) is Kind.MODULE for each in handed
+            each is not None and script.kind(each) is Kind.MODULE for each in handed
         ):
             return False
         if callee is not None and script.loops.runs_module(callee.body):

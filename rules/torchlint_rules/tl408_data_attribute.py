@@ -52,7 +52,7 @@ class DataAttribute(Rule):
 
 
 def _is_volatile(script: Script, call: cst.Call) -> bool:
-    return script.calls.at(call).given("volatile", 2) is not None
+    return script.calls.at(call).given("volatile") is not None
 
 
 # -- Variable --------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _given_back(
         return None
     if script.name(right.func) != VARIABLE or not right.args or not wraps(script, right):
         return None
-    if script.calls.at(right).given("volatile", 2) is not None:
+    if script.calls.at(right).given("volatile") is not None:
         return None
     given = right.args[0].value
     if isinstance(given, cst.Name):

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, Grad, How, Role, Rule, Script
+from torchlint.api import Binding, Finding, Grad, How, Role, Rule, Script, word_of
 
 _LOSS: Final = "torch.nn.functional.cross_entropy"
 _CRITERION: Final = "torch.nn.CrossEntropyLoss"
@@ -106,7 +106,7 @@ def _shapes(script: Script, call: cst.Call) -> bool:
 def _classes(script: Script, call: cst.Call) -> str | None:
     """Return how many numbers a head makes of each token, in words; None unless it is many."""
     if script.name(call.func) == "torch.nn.functional.linear":
-        weight = script.calls.at(call).given("weight", 1)
+        weight = script.calls.at(call).given("weight")
         table = weight.value if weight is not None else None
         if not isinstance(table, cst.Attribute) or table.attr.value != "weight":
             return None
@@ -114,8 +114,7 @@ def _classes(script: Script, call: cst.Call) -> str | None:
     func = call.func
     if not isinstance(func, (cst.Name, cst.Attribute)):
         return None
-    word = func.attr.value if isinstance(func, cst.Attribute) else func.value
-    named = _HEADS.fullmatch(word) is not None
+    named = _HEADS.fullmatch(word_of(call)) is not None
     return _size(script, func, ("out_features", 1), "torch.nn.Linear", named=named)
 
 

@@ -20,6 +20,7 @@ from torchlint.api import (
     Rule,
     Script,
     Trait,
+    receiver_of,
 )
 
 _TEXT: Final = frozenset("ids token tokens".split())
@@ -90,9 +91,9 @@ def _is_frozen(script: Script, call: cst.Call, network: cst.BaseExpression) -> b
 
 def _is_loaded(script: Script, network: cst.BaseExpression) -> bool:
     """Return whether a state that was saved before is loaded into a network."""
-    for call in script.calls.of_methods("load_state_dict"):
-        owner = script.calls.at(call).receiver
-        if call.args and script.modules.same(owner, network):
+    for site in script.calls.of_methods("load_state_dict"):
+        owner = site.receiver
+        if site.node.args and script.modules.same(owner, network):
             return True
     return False
 
@@ -116,9 +117,9 @@ def _pieces(script: Script, node: cst.BaseExpression, depth: int) -> tuple[Part,
     parts = script.loaders.parts.of(node)
     if parts or not depth:
         return parts
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        same = node.func.attr.value in _SAME
-        return _pieces(script, node.func.value, depth - 1) if same else ()
+    same = receiver_of(node, *_SAME)
+    if same is not None:
+        return _pieces(script, same, depth - 1)
     if not isinstance(node, cst.Name):
         return ()
     found = [_bound(each) for each in script.scopes.reaching(node)]
@@ -155,7 +156,7 @@ def _draws(script: Script, part: Part) -> bool:
 def _traits(script: Script, part: Part) -> set[Trait]:
     """Return the traits of a loader's dataset and of its collate function."""
     site = script.calls.at(part.loader)
-    dataset, collate = site.given("dataset", 0), site.given("collate_fn", 7)
+    dataset, collate = site.given("dataset"), site.given("collate_fn")
     found = (
         set(script.loaders.datasets.traits(dataset.value))
         if dataset is not None

@@ -39,7 +39,7 @@ class UndetachedGenerator(Rule):
     ) -> Iterator[Finding]:
         slopes = list(script.calls.of("torch.autograd.grad"))
         for arg in call.args:
-            if any(_may_be_one_of(script, arg.value, slope.given("inputs", 1)) for slope in slopes):
+            if any(_may_be_one_of(script, arg.value, slope.given("inputs")) for slope in slopes):
                 continue
             for _, maker in script.modules.lineage.of(arg.value).calls:
                 held = script.modules.holders(maker)
@@ -64,7 +64,7 @@ class UndetachedGenerator(Rule):
 
 def _is_differentiated(script: Script, backward: cst.Call) -> bool:
     """Return whether a backward pass records its own graph, to be differentiated in turn."""
-    kept = script.calls.at(backward).argument("create_graph", 2)
+    kept = script.calls.at(backward).argument("create_graph")
     return kept.state is not State.ABSENT and not kept.equals(False)
 
 
@@ -92,7 +92,7 @@ def _may_be_one_of(script: Script, value: cst.BaseExpression, given: cst.Arg | N
 
 def _computes(script: Script, call: cst.Call, slope: CallSite) -> bool:
     """Return whether `autograd.grad` differentiates what a call computed."""
-    given = slope.given("outputs", 0)
+    given = slope.given("outputs")
     return given is None or any(
         each is call for each, _ in script.modules.lineage.of(given.value).calls
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, Impact, Note, Rule, Script, State
+from torchlint.api import CallSite, Finding, Fix, Impact, Note, Rule, Script, State, receiver_of
 from torchlint_rules.shared.cuda import in_environment, makers, regions
 
 _OWNERS: Final = {
@@ -99,14 +99,14 @@ def _undecided(site: CallSite) -> bool:
 
 def _is_plain(site: CallSite) -> bool:
     """Return whether an SGD has neither momentum nor weight decay."""
-    groups = site.given("params", 0)
+    groups = site.given("params")
     if groups is not None and any(
         word in site.values.tree.code(groups) for word in ("mom", "decay")
     ):
         return False
     return all(
         value.state is State.ABSENT or value.equals(0) or value.equals(0.0)
-        for value in (site.argument("momentum", 2), site.argument("weight_decay", 4))
+        for value in (site.argument("momentum"), site.argument("weight_decay"))
     )
 
 
@@ -156,10 +156,9 @@ def _built(script: Script, site: CallSite) -> list[cst.CSTNode] | None:
     found: list[cst.CSTNode] = []
     networks = (
         [
-            call.func.value
+            network
             for call in script.tree.within(given, cst.Call)
-            if isinstance(call.func, cst.Attribute)
-            and call.func.attr.value in ("parameters", "named_parameters")
+            if (network := receiver_of(call, "parameters", "named_parameters")) is not None
         ]
         if given is not None
         else []

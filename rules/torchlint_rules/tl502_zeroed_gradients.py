@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Finding, Fix, Frequency, How, Kind, Rule, Script
+from torchlint.api import Act, Edits, Finding, Fix, Frequency, How, Kind, Rule, Script, receiver_of
 
 _ZEROING: Final = ("zero_", "fill_")
 _GRAPHS: Final = frozenset("CUDAGraph graph make_graphed_callables graphed".split())
@@ -59,13 +59,12 @@ def _around(script: Script, node: cst.CSTNode) -> Script:
 
 def _told(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of `zero_grad` with `set_to_none=False`."""
-    for call in script.calls.of_methods("zero_grad"):
-        if len(call.args) != 1 or not script.calls.at(call).argument("set_to_none", 0).equals(
-            False
-        ):
+    for site in script.calls.of_methods("zero_grad"):
+        call = site.node
+        if len(call.args) != 1 or not site.argument("set_to_none").equals(False):
             continue
-        given = script.calls.at(call).given("set_to_none", 0)
-        owner = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+        given = site.given("set_to_none")
+        owner = site.receiver
         if given is None or script.kind(owner) not in (Kind.OPTIMIZER, Kind.MODULE):
             continue
         if isinstance(given.value, cst.Name) and given.value.value == "False":
@@ -77,10 +76,10 @@ def _told(script: Script) -> Iterator[cst.Call]:
 
 def _by_hand(script: Script) -> Iterator[tuple[cst.For, cst.BaseExpression]]:
     """Yield the loops that zero the gradient of each parameter, with the zeroing statement."""
-    for call in script.calls.of_methods(*_ZEROING):
-        assert isinstance(call.func, cst.Attribute)
-        if call.func.attr.value == "zero_" or _is_zero(call):
-            loop = _loop_over(script, call, _owner_of_gradient(call.func.value))
+    for site in script.calls.of_methods(*_ZEROING):
+        call = site.node
+        if site.method == "zero_" or _is_zero(call):
+            loop = _loop_over(script, call, _owner_of_gradient(site.receiver))
             if loop is not None:
                 yield loop, call
     for made in script.calls.of("torch.zeros_like", "torch.zeros"):
@@ -128,11 +127,10 @@ def _network(script: Script, loop: cst.For) -> cst.BaseExpression | None:
         "builtins.tuple",
     ):
         value = value.args[0].value if len(value.args) == 1 else None
-    if not isinstance(value, cst.Call) or value.args or not isinstance(value.func, cst.Attribute):
+    network = receiver_of(value, "parameters", "named_parameters")
+    if not isinstance(value, cst.Call) or value.args or network is None:
         return None
-    if value.func.attr.value not in ("parameters", "named_parameters"):
-        return None
-    return value.func.value if script.kind(value.func.value) is Kind.MODULE else None
+    return network if script.kind(network) is Kind.MODULE else None
 
 
 def _updates(script: Script, loop: cst.For) -> bool:
@@ -239,6 +237,7 @@ def _steps_whole_network(script: Script, call: cst.Call) -> bool:
     """Return whether an optimizer has the parameters of one network, all of them always used."""
     given = script.calls.at(call).given("params", 0)
     value = given.value if given is not None else None
-    if not isinstance(value, cst.Call) or value.args or not isinstance(value.func, cst.Attribute):
+    network = receiver_of(value, "parameters")
+    if not isinstance(value, cst.Call) or value.args or network is None:
         return False
-    return value.func.attr.value == "parameters" and script.values.usage.is_whole(value.func.value)
+    return script.values.usage.is_whole(network)

@@ -10,7 +10,7 @@ import libcst as cst
 from torchlint.api import CallSite, Finding, Rule, Script, State, Value
 
 _DECAY: Final = "weight_decay"
-_POSITION: Final = 4
+
 _NO_MATTER: Final = 1e-5
 """A decay up to here changes no weight noticeably, decoupled or not."""
 
@@ -37,10 +37,10 @@ class AdamWithWeightDecay(Rule):
 
 def _decay(script: Script, site: CallSite) -> cst.BaseExpression | None:
     """Return the literal weight decay of an optimizer or of a parameter group."""
-    found = site.argument(_DECAY, _POSITION)
+    found = site.argument(_DECAY)
     if _matters(found):
         return found.node
-    given = site.given("params", 0)
+    given = site.given("params")
     groups = script.values.value_of(given.value).node if given is not None else None
     if not isinstance(groups, (cst.List, cst.Tuple)):
         return None

@@ -7,7 +7,20 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Duty, Finding, Kind, Loop, Note, Role, Rule, Script, Update
+from torchlint.api import (
+    Act,
+    Duty,
+    Finding,
+    Kind,
+    Loop,
+    Note,
+    Role,
+    Rule,
+    Script,
+    Update,
+    method_of,
+    receiver_of,
+)
 
 _CLEARING: Final = frozenset("zero clear reset".split())
 _HOOKS: Final = frozenset("grad register_hook register_post_accumulate_grad_hook".split())
@@ -18,7 +31,8 @@ class GradientsNeverCleared(Rule):
         """Flag steps with gradients of earlier batches, and gradients cleared before the step."""
         yield from self._piled_up(script)
         yield from self._by_hand(script)
-        for clear in script.calls.of_methods("zero_grad"):
+        for site in script.calls.of_methods("zero_grad"):
+            clear = site.node
             if script.loops.is_done(clear, Duty.CLEARING):
                 continue
             step = _step_after(script, clear)
@@ -31,9 +45,9 @@ class GradientsNeverCleared(Rule):
 
     def _piled_up(self, script: Script) -> Iterator[Finding]:
         if all(
-            _is_cleared_beside(script, call)
-            for call in script.calls.of_methods("step")
-            if script.loops.is_step(call)
+            _is_cleared_beside(script, site.node)
+            for site in script.calls.of_methods("step")
+            if script.loops.is_step(site.node)
         ):
             return
         seen: set[int] = set()
@@ -96,19 +110,14 @@ class GradientsNeverCleared(Rule):
 def _is_cleared_beside(script: Script, step: cst.Call) -> bool:
     """Return whether the caller of `step` clears everything that it steps, by the same name."""
     home, loop = script.scopes.home(step), next(script.loops.around(step), None)
+    stepped = script.code(script.calls.at(step).receiver)
     region = loop.node.body if loop is not None else home
     return any(
-        script.scopes.home(clear) is home
-        and script.tree.inside(clear, region)
-        and script.code(_of(clear)) == script.code(_of(step))
+        script.scopes.home(clear.node) is home
+        and script.tree.inside(clear.node, region)
+        and script.code(clear.receiver) == stepped
         for clear in script.calls.of_methods("zero_grad")
     )
-
-
-def _of(call: cst.Call) -> cst.BaseExpression:
-    """Return the object of a method call."""
-    assert isinstance(call.func, cst.Attribute)
-    return call.func.value
 
 
 def _uncleared(script: Script, acts: Sequence[Update]) -> list[Update]:
@@ -147,7 +156,7 @@ def _may_clear(script: Script, call: cst.Call) -> bool:
     """Return whether a function of another module may clear gradients, by name or by argument."""
     if script.functions.callee(call) is not None:
         return False
-    word = call.func.attr.value if isinstance(call.func, cst.Attribute) else script.code(call.func)
+    word = method_of(call) or script.code(call.func)
     if word == "zero_grad":
         return False
     parts = set(word.lower().replace(".", "_").split("_"))
@@ -206,7 +215,9 @@ def _is_bound_in(script: Script, node: cst.BaseExpression, loop: Loop) -> bool:
 def _clears_elsewhere(script: Script, acts: Sequence[Update]) -> list[cst.Call]:
     """Return the calls that clear gradients outside a loop."""
     known = {id(each.call) for each in acts}
-    return [call for call in script.calls.of_methods("zero_grad") if id(call) not in known]
+    return [
+        site.node for site in script.calls.of_methods("zero_grad") if id(site.node) not in known
+    ]
 
 
 def _may_be_cleared_in(script: Script, step: Update, elsewhere: Sequence[cst.Call]) -> bool:
@@ -216,7 +227,8 @@ def _may_be_cleared_in(script: Script, step: Update, elsewhere: Sequence[cst.Cal
         function = script.scopes.function(call)
         if function is None or id(function) in home:
             continue
-        if step.optimizer is not None and _is_another(script, step.optimizer, _of(call)):
+        cleared = script.calls.at(call).receiver
+        if step.optimizer is not None and _is_another(script, step.optimizer, cleared):
             continue
         own = {each.act for each in script.optimizers.updates.within(function.body)}
         if Act.STEP not in own and not script.functions.callers(function):
@@ -232,8 +244,9 @@ def _cleared_elsewhere(
 ) -> cst.Call | None:
     """Return a call outside the loop that clears the gradients of its optimizer."""
     for call in elsewhere:
-        if isinstance(call.func, cst.Attribute):
-            if script.optimizers.updates.same_optimizer(step.optimizer, call.func.value):
+        cleared = receiver_of(call)
+        if cleared is not None:
+            if script.optimizers.updates.same_optimizer(step.optimizer, cleared):
                 return call
     return None
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Note, Rule, Script
+from torchlint.api import Edits, Finding, Fix, Note, Rule, Script, receiver_of
 
 
 class FrozenParametersInOptimizer(Rule):
@@ -84,6 +84,5 @@ def _fix(script: Script, call: cst.Call, network: cst.BaseExpression, edits: Edi
 
 def _all_of(value: cst.BaseExpression) -> cst.BaseExpression | None:
     """Return the network of `network.parameters()`."""
-    if not isinstance(value, cst.Call) or value.args or not isinstance(value.func, cst.Attribute):
-        return None
-    return value.func.value if value.func.attr.value == "parameters" else None
+    plain = isinstance(value, cst.Call) and not value.args
+    return receiver_of(value, "parameters") if plain else None

@@ -18,6 +18,8 @@ from torchlint.api import (
     Kind,
     Rule,
     Script,
+    method_of,
+    receiver_of,
 )
 
 _PLAIN: Final = frozenset({Kind.NUMBER, Kind.STRING, Kind.NDARRAY, Kind.NOTHING, Kind.DEVICE})
@@ -103,9 +105,8 @@ def _may_infer(script: Script, evaluation: Evaluation, region: cst.BaseSuite) ->
 
 def _converts(script: Script, call: cst.Call) -> bool:
     """Return whether a call may replace a network's parameters: another device, another dtype."""
-    func = call.func
-    named = script.calls.at(call).method in _CONVERSIONS
-    return named and isinstance(func, cst.Attribute) and script.kind(func.value) is Kind.MODULE
+    network = receiver_of(call, *_CONVERSIONS)
+    return network is not None and script.kind(network) is Kind.MODULE
 
 
 def _keeps_tensors(script: Script, network: cst.BaseExpression) -> bool:
@@ -171,16 +172,14 @@ def _keeps(script: Script, call: cst.Call, region: cst.BaseSuite) -> bool:
     func = call.func
     if isinstance(func, cst.Name) and _is_metric(script, func):
         return True
-    if not isinstance(func, cst.Attribute) or func.attr.value in _PURE:
-        return False
-    if script.name(func) is not None:
+    owner = receiver_of(call)
+    if owner is None or method_of(call) in _PURE or script.name(func) is not None:
         return False
     own = script.functions.callee(call)
     if own is not None:
         return _stores(script, own) and any(not _is_plain(script, arg.value) for arg in call.args)
     if script.kind(func) in (Kind.MODULE, Kind.CRITERION):
         return False
-    owner = func.value
     if script.kind(owner) not in (Kind.UNKNOWN, Kind.SEQUENCE, Kind.MAPPING, Kind.DATASET):
         return False
     if isinstance(owner, cst.Name):
@@ -196,10 +195,8 @@ def _keeps(script: Script, call: cst.Call, region: cst.BaseSuite) -> bool:
 def _is_metric(script: Script, name: cst.Name) -> bool:
     """Return whether a name is a torchmetrics metric, which accumulates its arguments."""
     made = script.values.value_of(name).node
-    while isinstance(made, cst.Call) and isinstance(made.func, cst.Attribute):
-        if not isinstance(made.func.value, cst.Call):
-            break
-        made = made.func.value
+    while isinstance(inner := receiver_of(made), cst.Call):
+        made = inner
     maker = script.name(made.func) if isinstance(made, cst.Call) else None
     return maker is not None and maker.startswith("torchmetrics.")
 
@@ -221,10 +218,8 @@ def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
         return all(_is_plain(script, each.value) for each in value.elements)
     if isinstance(value, cst.BinaryOperation):
         return _is_plain(script, value.left) and _is_plain(script, value.right)
-    if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
-        if value.func.attr.value in ("item", "tolist", "numpy", "format"):
-            return True
-    return script.kind(value) in _PLAIN
+    plain = method_of(value) in ("item", "tolist", "numpy", "format")
+    return plain or script.kind(value) in _PLAIN
 
 
 # -- the fix --------------------------------------------------------------------------------

@@ -8,7 +8,18 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, How, Rule, Script, State, TrainerCall
+from torchlint.api import (
+    Edits,
+    Finding,
+    Fix,
+    How,
+    Rule,
+    Script,
+    State,
+    TrainerCall,
+    receiver_of,
+    word_of,
+)
 
 _LARGE: Final = re.compile(
     r"transformers\.(?:\w+\.)*\w*(?:ForCausalLM|ForMaskedLM|LMHeadModel|ForSeq2SeqLM|"
@@ -32,8 +43,8 @@ class PredictionsPiledUp(Rule):
             metrics = _metrics(script, trainer)
             if metrics is None or not _keeps(script, trainer) or not _is_large(script, trainer):
                 continue
-            best = [call for call in _calls(script, metrics) if _word(call) == "argmax"]
-            if not best or any(_word(call) in _SHARES for call in _calls(script, metrics)):
+            best = [call for call in _calls(script, metrics) if word_of(call) == "argmax"]
+            if not best or any(word_of(call) in _SHARES for call in _calls(script, metrics)):
                 continue
             message = (
                 "the evaluation keeps every logit on the device and joins all of them again after "
@@ -105,8 +116,7 @@ def _is_large(script: Script, trainer: TrainerCall) -> bool:
 
 def _bases(script: Script, made: cst.Call) -> list[str]:
     """Return the bases of the class of this project from which a network is loaded."""
-    loaded = made.func.value if isinstance(made.func, cst.Attribute) else made.func
-    owner = script.functions.definition(loaded)
+    owner = script.functions.definition(receiver_of(made) or made.func)
     return script.functions.bases(owner) if isinstance(owner, cst.ClassDef) else []
 
 
@@ -116,11 +126,6 @@ def _calls(script: Script, function: cst.FunctionDef) -> list[cst.Call]:
         for body in script.functions.reached(function.body)
         for call in script.tree.within(body, cst.Call)
     ]
-
-
-def _word(call: cst.Call) -> str:
-    func = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
-    return func.value if isinstance(func, cst.Name) else ""
 
 
 # -- the fix ----------------------------------------------------------------------
@@ -164,16 +169,14 @@ def _reducing(
 def _over_last(script: Script, call: cst.Call) -> cst.Name | None:
     """Return the name of what an argmax over the last axis gets."""
     of_numpy = script.name(call.func) == "numpy.argmax"
-    method = isinstance(call.func, cst.Attribute) and script.name(call.func) is None
+    array = receiver_of(call) if script.name(call.func) is None else None
     site = script.calls.at(call)
-    if not of_numpy and not method:
+    if not of_numpy and array is None:
         return None
     if not site.argument("axis", 1 if of_numpy else 0).equals(-1) or len(call.args) > 2:
         return None
     given = site.given("a", 0) if of_numpy else None
-    node = given.value if given is not None else None
-    if method and isinstance(call.func, cst.Attribute):
-        node = call.func.value
+    node = given.value if given is not None else array
     return node if isinstance(node, cst.Name) else None
 
 

@@ -21,7 +21,7 @@ class SamplerWithoutSetEpoch(Rule):
         if script.program.devices.framework != "none":
             return
         for site in script.calls.of(_SAMPLER):
-            shuffles = site.argument("shuffle", 3)
+            shuffles = site.argument("shuffle")
             if shuffles.state is not State.ABSENT and not shuffles.equals(True):
                 continue
             if site.has_splat or _is_told(script, site.node):
@@ -59,8 +59,8 @@ def _assigned(script: Script, sampler: cst.Call) -> str:
 
 def _is_told(script: Script, sampler: cst.Call) -> bool:
     """Return whether a call of `set_epoch` in the file is, or may be, for a sampler."""
-    for call in script.calls.of_methods("set_epoch"):
-        told = _samplers(script, script.calls.at(call).receiver)
+    for site in script.calls.of_methods("set_epoch"):
+        told = _samplers(script, site.receiver)
         if told is None or sampler in told:
             return True
     return False
@@ -88,14 +88,14 @@ def _drawn_by(script: Script, loader: cst.Call) -> list[cst.Call]:
 
 def _under(script: Script, loader: cst.Call) -> list[cst.Call]:
     site = script.calls.at(loader)
-    given = [site.given("sampler", 3), site.given("batch_sampler", 4)]
+    given = [site.given("sampler"), site.given("batch_sampler")]
     found: list[cst.Call] = []
     for arg in given:
         for value in script.values.origins.of(arg.value).values if arg is not None else ():
             if not isinstance(value, cst.Call):
                 continue
             if script.name(value.func) == _BATCHES:
-                inner = script.calls.at(value).given("sampler", 0)
+                inner = script.calls.at(value).given("sampler")
                 found += (_samplers(script, inner.value) or []) if inner is not None else []
             elif script.name(value.func) == _SAMPLER:
                 found.append(value)
@@ -183,7 +183,7 @@ def _spelled(
     drawn = _loader_name(script, loader, epochs)
     if drawn is None:
         return None
-    arg = script.calls.at(loader).given("sampler", 3)
+    arg = script.calls.at(loader).given("sampler")
     if arg is None:
         return None
     origin = script.values.origins.of(arg.value)

@@ -25,10 +25,10 @@ class DeprecatedLauncher(Rule):
         yield from self._commands(script)
         if "deepspeed" in script.tree.own_text.lower() or _is_known(script):
             return
-        for call in script.calls.of_methods("add_argument"):
+        for site in script.calls.of_methods("add_argument"):
+            call = site.node
             option = next((o for o in _options(call) if _spelled(o) in (_UNDERSCORE, _DASH)), None)
             if option is not None and not _by_version(script, call):
-                site = script.calls.at(call)
                 edits = _edits(script, site)
                 fix = Fix.unsafe(_TITLE, edits, because=_TORCHRUN) if edits else None
                 message = _message(script, site, _spelled(option))

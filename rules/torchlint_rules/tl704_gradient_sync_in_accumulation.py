@@ -7,7 +7,18 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Grad, GradientAccumulation, Rule, Script, Wrapped
+from torchlint.api import (
+    Edits,
+    Finding,
+    Fix,
+    Grad,
+    GradientAccumulation,
+    Rule,
+    Script,
+    Wrapped,
+    receiver_of,
+    word_of,
+)
 from torchlint_rules.shared.accumulators import accumulates_under
 
 _MANAGED: Final = frozenset(
@@ -45,13 +56,14 @@ class GradientSyncInAccumulation(Rule):
         for window in script.loops.gradient_accumulations.all():
             call = window.backwards[-1]
             cure = _CURES.get(script.loops.owner(window.loop.node))
-            if cure is None or not isinstance(call.func, cst.Attribute) or not call.args:
+            receiver = receiver_of(call)
+            if cure is None or receiver is None or not call.args:
                 continue
             if _is_managed(script) or accumulates_under(
                 script, script.loops.owner(window.loop.node)
             ):
                 continue
-            owner = script.code(call.func.value)
+            owner = script.code(receiver)
             message = (
                 f"`{owner}.backward` averages the gradients over all processes in every pass, but "
                 "only the sum of several is stepped with: put the pass under "
@@ -179,11 +191,8 @@ def _reads_gradients(script: Script, window: GradientAccumulation) -> bool:
     """Return whether a pass reads the gradients before the window ends."""
     body = window.loop.node.body
     for call in script.tree.within(body, cst.Call):
-        func = call.func
-        last = func.attr if isinstance(func, cst.Attribute) else func
-        if isinstance(last, cst.Name) and last.value in _READING:
-            if not _in_closing(script, window, call):
-                return True
+        if word_of(call) in _READING and not _in_closing(script, window, call):
+            return True
     return any(
         node.attr.value == "grad" and not _in_closing(script, window, node)
         for node in script.tree.within(body, cst.Attribute)
@@ -256,7 +265,7 @@ def _tail(script: Script, window: GradientAccumulation) -> str | None:
     if said is not None:
         return f" or {said}"
     steps_elsewhere = any(
-        script.loops.is_step(call) and not script.tree.inside(call, window.closing)
-        for call in script.calls.of_methods("step")
+        script.loops.is_step(site.node) and not script.tree.inside(site.node, window.closing)
+        for site in script.calls.of_methods("step")
     )
     return None if steps_elsewhere else ""

@@ -62,7 +62,7 @@ def _is_needed(script: Script, site: CallSite) -> bool:
     """Return whether a network of this file branches, or the search runs only once."""
     if site.argument("static_graph").equals(True):
         return True
-    network = site.given("module", 0)
+    network = site.given("module")
     owner = script.functions.instance_of(network.value) if network is not None else None
     forward = script.functions.method(owner, "forward") if owner is not None else None
     if forward is None:

@@ -36,7 +36,7 @@ class UndistributedSampler(Rule):
 
 
 def _message(script: Script, call: cst.Call) -> str:
-    given = script.calls.at(call).given("dataset", 0)
+    given = script.calls.at(call).given("dataset")
     data = script.code(given.value) if given is not None else ""
     named = f"`{data}`" if data.replace(".", "").isidentifier() else "its data"
     loader = script.loaders.label(call)
@@ -49,17 +49,17 @@ def _message(script: Script, call: cst.Call) -> str:
 def _is_alone(script: Script) -> bool:
     """Return whether the file shows that there is only one process."""
     joined = list(script.calls.of("torch.distributed.init_process_group"))
-    return bool(joined) and all(site.argument("world_size", 3).equals(1) for site in joined)
+    return bool(joined) and all(site.argument("world_size").equals(1) for site in joined)
 
 
 def _draws_all(script: Script, call: cst.Call) -> bool:
     """Return whether nothing shows that a loader only reads a part of the data."""
     site = script.calls.at(call)
-    for name, place in (("sampler", 3), ("batch_sampler", 4)):
-        value = site.argument(name, place)
+    for name in ("sampler", "batch_sampler"):
+        value = site.argument(name)
         if value.state is not State.ABSENT and not value.equals(None):
             return False
-    dataset = site.given("dataset", 0)
+    dataset = site.given("dataset")
     if dataset is None or _is_switched(script, call):
         return False
     origin = script.values.origins.of(dataset.value)

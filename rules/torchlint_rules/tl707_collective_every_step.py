@@ -9,7 +9,18 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, How, Note, Rate, Role, Rule, Script
+from torchlint.api import (
+    Finding,
+    Frequency,
+    How,
+    Note,
+    Rate,
+    Role,
+    Rule,
+    Script,
+    method_of,
+    word_of,
+)
 
 _BARRIERS: Final = ("torch.distributed.barrier", "torch.distributed.monitored_barrier")
 _COLLECTIVES: Final = tuple(
@@ -85,15 +96,16 @@ class CollectiveEveryStep(Rule):
 
     def _averaged_logs(self, script: Script) -> Iterator[Finding]:
         """Flag the values of a training step that Lightning averages over the processes."""
-        for call in script.calls.of_methods("log", "log_dict"):
-            given = script.calls.at(call).given("sync_dist")
+        for site in script.calls.of_methods("log", "log_dict"):
+            call = site.node
+            given = site.given("sync_dist")
             function = script.scopes.function(call)
             if given is None or function is None or script.loops.owner(call) != "lightning":
                 continue
             hot = script.loops.ownership.rate(function) is Rate.STEP
             if not hot or not script.values.value_of(given.value).equals(True):
                 continue
-            on_step = script.calls.at(call).argument("on_step")
+            on_step = site.argument("on_step")
             if on_step.equals(False) or script.loops.frequency(call) is not Frequency.EVERY_PASS:
                 continue
             message = (
@@ -133,29 +145,25 @@ def _is_hot(script: Script, call: cst.Call) -> bool:
 
 def _waiting(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of frameworks that wait for all processes."""
-    for call in script.calls.of_methods(*_WAITING):
-        assert isinstance(call.func, cst.Attribute)
-        if script.loops.owner(call) == _WAITING[call.func.attr.value]:
-            yield call
+    for site in script.calls.of_methods(*_WAITING):
+        if script.loops.owner(site.node) == _WAITING[site.method]:
+            yield site.node
 
 
 def _gathering(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of frameworks in training steps that return what all processes hold."""
-    for call in script.calls.of_methods(*_GATHERING):
-        assert isinstance(call.func, cst.Attribute)
-        loop = script.loops.batch_loop(call)
+    for site in script.calls.of_methods(*_GATHERING):
+        loop = script.loops.batch_loop(site.node)
         trains = loop is not None and loop.role is Role.TRAIN_BATCH
-        if trains and script.loops.owner(call) in _GATHERING[call.func.attr.value]:
-            yield call
+        if trains and script.loops.owner(site.node) in _GATHERING[site.method]:
+            yield site.node
 
 
 def _helpers(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of functions that reduce a number over processes."""
     for call in script.tree.all(cst.Call):
-        func = call.func
-        last = func.attr if isinstance(func, cst.Attribute) else func
-        if isinstance(last, cst.Name) and _HELPER.fullmatch(last.value):
-            if script.name(func) not in _COLLECTIVES and _reduces(script, call):
+        if _HELPER.fullmatch(word_of(call)) and script.name(call.func) not in _COLLECTIVES:
+            if _reduces(script, call):
                 yield call
 
 
@@ -178,7 +186,7 @@ def _measured(script: Script, call: cst.Call) -> cst.Name | None:
     while not isinstance(at, cst.Name):
         if isinstance(at, cst.Attribute) and at.attr.value in _COPYING:
             at = at.value
-        elif isinstance(at, cst.Call) and isinstance(at.func, cst.Attribute):
+        elif isinstance(at, cst.Call) and method_of(at):
             at = at.func
         else:
             return None
@@ -231,7 +239,7 @@ def _goes_backward_below(script: Script, call: cst.Call, name: cst.Name) -> bool
         if script.loops.is_step(other) and script.tree.order(other) > script.tree.order(call)
     ]
     for other in below:
-        if isinstance(other.func, cst.Attribute) and other.func.attr.value == "backward":
+        if method_of(other) == "backward":
             if script.values.losses.feeds(name):
                 return True
         elif any(

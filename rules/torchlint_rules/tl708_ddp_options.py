@@ -20,7 +20,7 @@ class DdpOptions(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag wraps of frozen networks and, where they are asked for, options left out."""
         for site in script.calls.of(_DDP):
-            network = site.given("module", 0)
+            network = site.given("module")
             if network is None or network.star or site.has_splat:
                 continue
             if _is_frozen_after(script, site.node):

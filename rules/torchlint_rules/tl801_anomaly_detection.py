@@ -66,9 +66,9 @@ class _Place(NamedTuple):
 
 def _traced(script: Script) -> Iterator[_Place]:
     for site in script.calls.of(_SETTER):
-        mode = site.argument("mode", 0)
+        mode = site.argument("mode")
         if mode.equals(True) and not _switched(script, site.node):
-            given = site.given("mode", 0)
+            given = site.given("mode")
             literal = given is not None and given.value is mode.node
             yield (
                 _of_call(script, site.node)
@@ -118,7 +118,7 @@ def _of_call(script: Script, call: cst.Call) -> _Place:
 
 def _of_constant(script: Script, call: cst.Call, value: cst.BaseExpression | None) -> _Place:
     """Return the change of a call with a named True: the name becomes False if only it reads it."""
-    given = script.calls.at(call).given("mode", 0)
+    given = script.calls.at(call).given("mode")
     name = given.value if given is not None else None
     advice = "pass False"
     if not isinstance(name, cst.Name) or value is None:

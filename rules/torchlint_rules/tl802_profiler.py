@@ -76,18 +76,18 @@ def _is_bounded(site: CallSite) -> bool:
     """Return whether a profiler is off, is optional, or has a schedule."""
     if site.argument("schedule").state is not State.ABSENT:
         return True
-    enabled = site.argument("enabled", 0)
+    enabled = site.argument("enabled")
     return enabled.state is not State.ABSENT and not enabled.equals(True)
 
 
 def _of_history(script: Script, site: CallSite) -> _Place | None:
-    enabled = site.argument("enabled", 0)
+    enabled = site.argument("enabled")
     if enabled.equals(None) or enabled.equals(False) or enabled.state is State.DECIDED:
         return None
     ends = [
         other
         for other in script.calls.of(_HISTORY)
-        if other.argument("enabled", 0).equals(None) or other.argument("enabled", 0).equals(False)
+        if other.argument("enabled").equals(None) or other.argument("enabled").equals(False)
     ]
     if ends or not _trains(script, *script.tree.modules):
         return None
@@ -156,7 +156,7 @@ def _is_started(script: Script, call: cst.Call) -> bool:
         return False
     held = script.code(assign.targets[0].target)
     return any(
-        isinstance(start.func, cst.Attribute) and script.code(start.func.value) == held
+        script.code(start.receiver) == held
         for start in script.calls.of_methods("start", "enable", "__enter__")
     )
 

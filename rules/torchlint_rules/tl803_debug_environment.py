@@ -81,7 +81,7 @@ def _assigned(script: Script) -> Iterator[_Setting]:
 def _called(script: Script) -> Iterator[_Setting]:
     """Yield what `setdefault`, `putenv` and `update` set."""
     for site in script.calls.of("os.environ.setdefault", "os.putenv"):
-        name, value = site.argument("key", 0), site.argument("value", 1)
+        name, value = site.argument("key"), site.argument("value")
         whole = isinstance(script.tree.parent(site.node), cst.Expr)
         yield from _setting(site.node, name, value, whole=whole)
     for site in script.calls.of("os.environ.update"):

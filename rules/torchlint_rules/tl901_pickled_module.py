@@ -9,7 +9,6 @@ import libcst as cst
 
 from torchlint.api import Binding, CallSite, Edits, Finding, Fix, How, Kind, Rule, Script
 
-_FILE: Final = ("f", 1)
 _PICKLES: Final = ("pickle.dump", "dill.dump", "joblib.dump", "cloudpickle.dump")
 """What pickles whatever it gets; the network is the first argument."""
 
@@ -61,7 +60,7 @@ def _network(script: Script, site: CallSite) -> cst.BaseExpression | None:
 
 def _in_memory(script: Script, site: CallSite) -> bool:
     """Return whether a call writes to a buffer in memory."""
-    given = site.given(*_FILE)
+    given = site.given("f", 1)
     value = script.values.value_of(given.value).node if given is not None else None
     return isinstance(value, cst.Call) and script.name(value.func) in ("io.BytesIO",)
 
@@ -74,7 +73,7 @@ def _tests(script: Script, site: CallSite) -> bool:
 
 def _place(script: Script, site: CallSite) -> str:
     """Return the path that a call writes to or reads from, as source text."""
-    given = site.given(*_FILE) if site.name == "torch.save" else site.given("f", 0)
+    given = site.given("f")
     if given is None:
         return ""
     if isinstance(given.value, cst.Name):

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Kind, Role, Rule, Script
+from torchlint.api import Finding, Frequency, Kind, Role, Rule, Script, receiver_of
 
 _KEEPERS: Final = frozenset({"accelerator", "fabric"})
 _DEPTH: Final = 3
@@ -53,14 +53,10 @@ class CheckpointEveryStep(Rule):
 def _copied(script: Script, call: cst.Call) -> str:
     """Return the user's name for the state of a network that a call copies, empty for others."""
     given = call.args[0].value if len(call.args) == 1 else None
-    func = given.func if isinstance(given, cst.Call) else None
-    if not isinstance(func, cst.Attribute) or func.attr.value != "state_dict":
+    network = receiver_of(given, "state_dict")
+    if network is None or script.kind(network) is not Kind.MODULE:
         return ""
-    return (
-        f"the state of `{script.code(func.value)}`"
-        if script.kind(func.value) is Kind.MODULE
-        else ""
-    )
+    return f"the state of `{script.code(network)}`"
 
 
 def _arguments(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
@@ -87,13 +83,14 @@ def _callbacks(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
 def _writes(script: Script) -> Iterator[cst.Call]:
     """Yield the calls that may write a checkpoint and are not functions of this file."""
     yield from (site.node for site in script.calls.of("torch.save"))
-    for call in script.calls.of_methods("save_pretrained", "save_state"):
-        said = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+    for site in script.calls.of_methods("save_pretrained", "save_state"):
+        call = site.node
+        said = site.receiver
         network = script.kind(said) is Kind.MODULE
         if network or not _KEEPERS.isdisjoint(script.names.words(script.code(said))):
             yield call
     for state in script.calls.of_methods("state_dict"):
-        taker = _taker(script, state)
+        taker = _taker(script, state.node)
         last = _last_word(taker.func) if taker is not None else ""
         if taker is not None and "save" in script.names.words(last):
             if script.functions.callee(taker) is None and script.name(taker.func) != "torch.save":
@@ -115,9 +112,9 @@ def _last_word(func: cst.BaseExpression) -> str:
 
 def _checkpoint(script: Script, call: cst.Call) -> str:
     """Return the user's name for the checkpoint that a call writes, empty if it writes none."""
-    func = call.func
-    if isinstance(func, cst.Attribute) and func.attr.value in ("save_pretrained", "save_state"):
-        return f"`{script.code(func.value)}`"
+    saved = receiver_of(call, "save_pretrained", "save_state")
+    if saved is not None:
+        return f"`{script.code(saved)}`"
     given = script.calls.at(call).given("obj", 0)
     if given is None:
         return ""

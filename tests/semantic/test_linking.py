@@ -231,7 +231,7 @@ def test_a_dataset_that_unseen_callers_may_pass_is_not_known() -> None:
 @pytest.mark.parametrize("called", ["", "train"])
 def test_a_device_is_sure_only_if_all_callers_are_in_view(called: str) -> None:
     script = _steps(called)
-    (call,) = (call for call in script.calls.of_methods("to") if script.tree.is_own(call))
+    (call,) = (site.node for site in script.calls.of_methods("to") if script.tree.is_own(site.node))
     move = script.program.moves.move(call)
     assert move is not None
     assert script.program.moves.is_never_mps(move) is (not called)

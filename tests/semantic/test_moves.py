@@ -40,7 +40,7 @@ def _script(line: str) -> Script:
 )
 def test_only_calls_that_lead_to_a_device_are_moves(line: str, moves: bool) -> None:
     script = _script(line)
-    call = next(script.calls.of_methods("to", "cuda"))
+    call = next(script.calls.of_methods("to", "cuda")).node
     assert (script.program.moves.move(call) is not None) is moves
 
 
@@ -56,7 +56,7 @@ def test_only_calls_that_lead_to_a_device_are_moves(line: str, moves: bool) -> N
 )
 def test_a_device_out_of_sight_may_be_apples(line: str, never: bool) -> None:
     script = _script(line)
-    move = script.program.moves.move(next(script.calls.of_methods("to", "cuda")))
+    move = script.program.moves.move(next(script.calls.of_methods("to", "cuda")).node)
     assert move is not None
     assert script.program.moves.is_never_mps(move) is never
 
@@ -75,7 +75,7 @@ def test_a_device_out_of_sight_may_be_apples(line: str, never: bool) -> None:
 )
 def test_pieces_of_a_batch_lead_back_to_their_loader(line: str, count: int) -> None:
     script = _script(line)
-    moves = [script.program.moves.move(call) for call in script.calls.of_methods("cuda")]
+    moves = [script.program.moves.move(site.node) for site in script.calls.of_methods("cuda")]
     found = [
         part for move in moves if move is not None for part in script.loaders.parts.of(move.moved)
     ]
@@ -97,7 +97,7 @@ def test_pieces_of_a_batch_lead_back_to_their_loader(line: str, count: int) -> N
 )
 def test_a_device_that_is_none_of_cudas_is_in_sight(line: str, never: bool) -> None:
     script = _script(line)
-    move = script.program.moves.move(next(script.calls.of_methods("to", "cuda")))
+    move = script.program.moves.move(next(script.calls.of_methods("to", "cuda")).node)
     assert move is not None
     assert script.program.moves.is_never_cuda(move) is never
 
@@ -148,26 +148,26 @@ def test_float64_needs_a_device_that_is_known(made: str, called: str, only: bool
     text = FLOAT64.format(made=made, called=called)
     script = Script.parse(Source("train.py", text))
     (reading,) = script.calls.of_methods("item")
-    assert script.program.moves.only_cuda(reading) is only
+    assert script.program.moves.only_cuda(reading.node) is only
     for device, known in (("cuda", True), ("mps", False), ("xpu", False)):
         target = Target(device=device)
         told = Script.parse(Source("train.py", text), target)
         (reading,) = told.calls.of_methods("item")
-        assert told.program.moves.only_cuda(reading) is known
+        assert told.program.moves.only_cuda(reading.node) is known
 
 
 def test_a_function_beside_it_does_not_make_a_device_unknown() -> None:
     text = FLOAT64.format(made="", called="evaluate(net, loader, 'cuda')")
     script = Script.parse(Source("train.py", text + "def other(x, device):\n    x.to(device)\n"))
     (reading,) = script.calls.of_methods("item")
-    assert script.program.moves.only_cuda(reading)
+    assert script.program.moves.only_cuda(reading.node)
 
 
 def test_a_device_that_is_made_of_itself_is_unknown() -> None:
     for made in ("device = torch.device(device)", "args.device = torch.device(args.device)"):
         text = FLOAT64.format(made=made, called="evaluate(net, loader, args.device)")
         (reading,) = (script := Script.parse(Source("train.py", text))).calls.of_methods("item")
-        assert not script.program.moves.only_cuda(reading)
+        assert not script.program.moves.only_cuda(reading.node)
 
 
 @pytest.mark.parametrize(
@@ -185,4 +185,6 @@ def test_a_device_that_is_made_of_itself_is_unknown() -> None:
 )
 def test_several_gpus_are_known_by_their_numbers(lines: str, apart: bool) -> None:
     script = _script(lines)
-    assert script.program.moves.lead_apart(next(script.calls.of_methods("to", "cuda"))) is apart
+    assert (
+        script.program.moves.lead_apart(next(script.calls.of_methods("to", "cuda")).node) is apart
+    )

@@ -144,7 +144,9 @@ def test_calls_of_a_scaler_and_where_they_stand() -> None:
     (step,) = scaling.of("step")
     assert scaling.boundary(step.node) is not None
     assert scaling.boundary(backward) is None
-    plain = next(call for call in script.calls.of_methods("backward") if call is not backward)
+    plain = next(
+        site.node for site in script.calls.of_methods("backward") if site.node is not backward
+    )
     assert scaling.together(backward, step.node)
     assert not scaling.together(backward, plain)
     assert scaling.starts_by_default

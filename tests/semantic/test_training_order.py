@@ -90,9 +90,9 @@ def test_what_is_frozen_before_an_optimizer_and_not_after(script: Script) -> Non
         if isinstance(line.value, cst.Call)
     }
     network = next(
-        call.func.value
-        for call in script.calls.of_methods("parameters")
-        if isinstance(call.func, cst.Attribute) and script.code(call.func.value) == "net"
+        site.receiver
+        for site in script.calls.of_methods("parameters")
+        if script.code(site.receiver) == "net"
     )
     assert script.modules.freezing.frozen(network, made["opt"]) is None
     frozen = script.modules.freezing.frozen(network, made["late"])

@@ -34,7 +34,8 @@ def _reads(survey: Survey, region: cst.CSTNode) -> Answer | None:
     for reading in survey.script.readings.within(region):
         if survey.script.loops.frequency(reading.node) is Frequency.EVERY_PASS:
             return cannot_tell(f"whether each pass needs {survey.placed(reading.node)}")
-    for call in survey.script.calls.of_methods("item", "tolist", "numpy", "cpu"):
+    for site in survey.script.calls.of_methods("item", "tolist", "numpy", "cpu"):
+        call = site.node
         if (
             survey.script.tree.inside(call, region)
             and survey.script.loops.frequency(call) is Frequency.EVERY_PASS
@@ -82,7 +83,7 @@ def _made_on_host(survey: Survey) -> Answer:
 
 def _moves(survey: Survey) -> bool:
     calls_of = survey.script.calls.of_methods("to", "cuda")
-    return any(survey.script.program.moves.move(call) is not None for call in calls_of)
+    return any(survey.script.program.moves.move(site.node) is not None for site in calls_of)
 
 
 def _moves_batches(survey: Survey) -> bool:

@@ -128,7 +128,8 @@ def _pointwise(survey: Survey, call: cst.Call) -> bool:
 
 
 def _from_hub(survey: Survey) -> Answer | None:
-    for call in survey.script.calls.of_methods("from_pretrained"):
+    for site in survey.script.calls.of_methods("from_pretrained"):
+        call = site.node
         if _NO_NETWORK.search(survey.script.code(call.func)) is None:
             return used(survey, call)
     return None

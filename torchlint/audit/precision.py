@@ -93,10 +93,9 @@ def _compiled(survey: Survey) -> Answer | None:
     found = survey.named("torch.compile")
     if found is not None:
         return used(survey, found)
-    for call in survey.script.calls.of_methods("compile"):
-        assert isinstance(call.func, cst.Attribute)
-        if survey.script.name(call.func) is None:
-            return used(survey, call)
+    for site in survey.script.calls.of_methods("compile"):
+        if site.name is None:
+            return used(survey, site.node)
     return None
 
 
@@ -119,10 +118,10 @@ def _block_by_block(survey: Survey) -> Answer | None:
     blocks = survey.word("compile_repeated_blocks|use_regional_compilation|compile_regions")
     if blocks is not None:
         return used(survey, blocks)
-    compiles = [site.node for site in survey.script.calls.of("torch.compile")]
-    for call in (*compiles, *survey.script.calls.of_methods("compile")):
-        if any(isinstance(each.node, cst.For) for each in survey.script.loops.around(call)):
-            return used(survey, call, " in a loop over the blocks")
+    calls = survey.script.calls
+    for site in (*calls.of("torch.compile"), *calls.of_methods("compile")):
+        if any(isinstance(each.node, cst.For) for each in survey.script.loops.around(site.node)):
+            return used(survey, site.node, " in a loop over the blocks")
     return None
 
 

@@ -84,7 +84,7 @@ class Survey:
         loops = self.script.loops.of(Role.TRAIN_BATCH)
         if loops:
             return loops[0].node
-        return next(self.script.calls.of_methods("backward", "manual_backward"), None)
+        return self.method("backward", "manual_backward")
 
     @cached_property
     def optimizers(self) -> list[CallSite]:
@@ -151,7 +151,7 @@ class Survey:
 
     def method(self, *names: str) -> cst.Call | None:
         """Return the first call of a method of one of these names."""
-        return next(self.script.calls.of_methods(*names), None)
+        return next((site.node for site in self.script.calls.of_methods(*names)), None)
 
     def named(self, name: str) -> cst.CSTNode | None:
         """Return the first expression with a qualified name, called or not."""
@@ -234,10 +234,10 @@ class Survey:
         """Return the default of the command-line argument behind `args.name`, None for others."""
         if not isinstance(node, cst.Attribute):
             return None
-        for call in self.script.calls.of_methods("add_argument"):
-            if node.attr.value in self._destinations(call):
-                action = self.script.calls.at(call).argument("action")
-                value = self.script.calls.at(call).argument("default")
+        for site in self.script.calls.of_methods("add_argument"):
+            if node.attr.value in self._destinations(site.node):
+                action = site.argument("action")
+                value = site.argument("default")
                 if value.state is State.ABSENT and action.equals("store_true"):
                     return False
                 return value.literal if value.is_literal else None

@@ -31,10 +31,11 @@ class Divided(NamedTuple):
 
 def divided_twice(script: Script) -> Iterator[Divided]:
     """Yield the losses that a script divides by what its framework divides them by."""
-    for call in script.calls.of_methods("backward"):
+    for site in script.calls.of_methods("backward"):
+        call = site.node
         if not call.args or script.loops.owner(call) != "accelerate":
             continue
-        made = _accelerator(script, script.calls.at(call).receiver)
+        made = _accelerator(script, site.receiver)
         given = made.given(_STEPS) if made is not None else None
         if given is not None:
             yield from _divided(script, call.args[0].value, "Accelerate", given.value)
@@ -95,13 +96,13 @@ def _is_same(script: Script, one: cst.BaseExpression, other: cst.BaseExpression)
 
 def clips_of_parts(script: Script) -> Iterator[cst.Call]:
     """Yield the clippings under `accumulate(…)` that no test of `sync_gradients` guards."""
-    for call in script.calls.of_methods(*_CLIPS):
-        assert isinstance(call.func, cst.Attribute)
-        made = _accelerator(script, call.func.value)
+    for site in script.calls.of_methods(*_CLIPS):
+        call = site.node
+        made = _accelerator(script, site.receiver)
         size = made.argument(_STEPS) if made is not None else None
         if size is None or size.state is State.ABSENT or size.equals(1):
             continue
-        word = script.code(call.func.value)
+        word = script.code(site.receiver)
         inside = False
         for outer in script.tree.ancestors(call):
             if isinstance(outer, cst.If) and "sync_gradients" in script.code(outer.test):

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Kind, Move, Role, Script, Step
+from torchlint.api import Edits, Kind, Move, Role, Script, Step, receiver_of
 
 _ENVIRONMENTS: Final = frozenset(
     "gym gymnasium procgen pettingzoo dm_control unityagents stable_baselines3 envpool".split()
@@ -54,8 +54,8 @@ def in_environment(script: Script) -> bool:
 def _in_environment(script: Script) -> bool:
     if any(each.partition(".")[0] in _ENVIRONMENTS for each in script.functions.imported):
         return True
-    for call in script.calls.of_methods("step", "reset"):
-        receiver = script.calls.at(call).receiver
+    for site in script.calls.of_methods("step", "reset"):
+        receiver = site.receiver
         word = receiver.attr if isinstance(receiver, cst.Attribute) else receiver
         if isinstance(word, cst.Name) and re.fullmatch(r"(?:\w+_)?envs?\d?", word.value):
             return True
@@ -105,7 +105,8 @@ def runs_tiny(script: Script, step: Step) -> bool:
 
 def moved_networks(script: Script) -> Iterator[Move]:
     """Yield the moves of networks to a device."""
-    for call in script.calls.of_methods("cuda", "to"):
+    for site in script.calls.of_methods("cuda", "to"):
+        call = site.node
         move = script.program.moves.move(call)
         if move is not None and _is_network(script, move.moved, script.tree.parent(call)):
             yield move
@@ -166,12 +167,8 @@ def makers(script: Script, node: cst.BaseExpression) -> tuple[cst.Call, ...]:
 
 def _unmoved(call: cst.Call) -> cst.Call:
     """Return the network of `Net().to(device)`."""
-    while (
-        isinstance(call.func, cst.Attribute)
-        and call.func.attr.value in ("to", "cuda", "train", "float")
-        and isinstance(call.func.value, cst.Call)
-    ):
-        call = call.func.value
+    while isinstance(inner := receiver_of(call, "to", "cuda", "train", "float"), cst.Call):
+        call = inner
     return call
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Grad, How, Impact, Kind, Script
+from torchlint.api import Binding, Grad, How, Impact, Kind, Script, method_of, receiver_of
 
 VARIABLE: Final = "torch.autograd.Variable"
 _CONSTRUCTORS: Final = frozenset(
@@ -29,7 +29,7 @@ _DEPTH: Final = 8
 
 def wraps(script: Script, call: cst.Call) -> bool:
     """Return whether a `Variable` only wraps its argument."""
-    value = script.calls.at(call).given("requires_grad", 1)
+    value = script.calls.at(call).given("requires_grad")
     return call.args[0].keyword is None and (
         value is None or script.values.value_of(value.value).equals(False)
     )
@@ -65,12 +65,10 @@ def without_graph(script: Script, node: cst.BaseExpression, depth: int = _DEPTH)
         return made and script.calls.at(node).given("requires_grad") is None
     if isinstance(node.func, cst.Name):
         return _is_type(script, node.func)
-    func = node.func
-    if not isinstance(func, cst.Attribute):
-        return False
-    if _CUT.fullmatch(func.attr.value):
+    if _CUT.fullmatch(method_of(node)):
         return script.calls.at(node).given("requires_grad") is None
-    return func.attr.value in _SAME and without_graph(script, func.value, depth - 1)
+    same = receiver_of(node, *_SAME)
+    return same is not None and without_graph(script, same, depth - 1)
 
 
 def _plain_binding(script: Script, binding: Binding, depth: int) -> bool:

@@ -20,6 +20,7 @@ from torchlint.api import (
     Reading,
     Script,
     Span,
+    method_of,
 )
 from torchlint_rules.shared.dataattribute import without_graph
 
@@ -151,10 +152,10 @@ class DeferredSum:
         script = self.script
         if script.kind(tensor) is Kind.LOSS:
             return not any(map(self._leaves_unreduced, script.tree.all(cst.Arg)))
-        if not isinstance(tensor, cst.Call) or not isinstance(tensor.func, cst.Attribute):
+        if not isinstance(tensor, cst.Call) or method_of(tensor) not in ("sum", "mean"):
             return False
         own = [] if script.name(tensor.func) is None else tensor.args[:1]
-        return tensor.func.attr.value in ("sum", "mean") and len(tensor.args) == len(own)
+        return len(tensor.args) == len(own)
 
     def _leaves_unreduced(self, arg: cst.Arg) -> bool:
         """Return whether an argument makes a criterion return one loss per sample."""
@@ -275,8 +276,7 @@ class DeferredSum:
         if addition.adding is Adding.EXTEND:
             span = self.script.span(value)
             if isinstance(node, cst.Call):
-                assert isinstance(node.func, cst.Attribute)
-                edits.append(self.script.edits.replace(node.func.attr, "append"))
+                edits.append(self.script.edits.renamed(node, "append") or ())
             elif isinstance(node, cst.AugAssign):
                 start = self.script.span(addition.target).end
                 edits.append((Edit(Span(start, span.start), ".append("),))

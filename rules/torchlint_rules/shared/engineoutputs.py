@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Script
+from torchlint.api import Finding, Script, method_of
 
 _AVERAGES: Final = (
     "ignite.metrics.RunningAverage",
@@ -32,7 +32,7 @@ def numbers_of_losses(script: Script, code: str) -> Iterator[Finding]:
     if not script.program.devices.can_use_accelerator or reads_outputs(script):
         return
     for site in script.calls.of(_TRAINER):
-        if site.has_splat or site.given("output_transform", 6) is not None:
+        if site.has_splat or site.given("output_transform") is not None:
             continue
         shown = script.tree.brief(site.node.func)
         message = (
@@ -63,12 +63,12 @@ def _is_read(script: Script, event: cst.Attribute) -> bool:
     arg = script.tree.parent(event)
     call = script.tree.parent(arg) if arg is not None else None
     handlers: list[cst.CSTNode | None] = []
-    if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute):
-        if call.func.attr.value == "on":
+    if isinstance(call, cst.Call):
+        if method_of(call) == "on":
             mark = script.tree.parent(call)
             handlers = [script.tree.parent(mark)] if isinstance(mark, cst.Decorator) else []
-        elif call.func.attr.value == "add_event_handler":
-            given = script.calls.at(call).given("handler", 1)
+        elif method_of(call) == "add_event_handler":
+            given = script.calls.at(call).given("handler")
             handlers = [script.functions.definition(given.value)] if given is not None else []
             if handlers == [None]:
                 return False

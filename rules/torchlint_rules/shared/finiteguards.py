@@ -7,7 +7,19 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Frequency, How, Kind, Loop, Rate, Reading, Role, Script
+from torchlint.api import (
+    Frequency,
+    How,
+    Kind,
+    Loop,
+    Rate,
+    Reading,
+    Role,
+    Script,
+    method_of,
+    receiver_of,
+    word_of,
+)
 
 _DEPTH: Final = 3
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
@@ -74,9 +86,9 @@ def _asked(script: Script, test: cst.BaseExpression) -> tuple[cst.Call, cst.Base
     """Return the call of a test that reads a tensor on the device, and the tensor."""
     for call in script.tree.within(test, cst.Call):
         module, _, last = (script.name(call.func) or "").rpartition(".")
-        given: cst.BaseExpression | None = None
-        if not module and isinstance(call.func, cst.Attribute):
-            last, given = call.func.attr.value, call.func.value
+        given = receiver_of(call) if not module else None
+        if given is not None:
+            last = method_of(call)
         elif module in _MODULES and len(call.args) == 1:
             given = call.args[0].value
         if last not in _ASKS or given is None:
@@ -116,10 +128,7 @@ def _is_end(script: Script, line: cst.BaseSmallStatement) -> bool:
         return True
     if not isinstance(line, cst.Expr) or not isinstance(line.value, cst.Call):
         return False
-    func = line.value.func
-    last = func.attr if isinstance(func, cst.Attribute) else func
-    shows = isinstance(last, cst.Name) and last.value in _SHOWS
-    return shows or script.name(func) in _EXITS
+    return word_of(line.value) in _SHOWS or script.name(line.value.func) in _EXITS
 
 
 def _is_scaled(script: Script, loop: Loop) -> bool:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Frame, How, Kind, Script, Span
+from torchlint.api import Finding, Frame, How, Kind, Script, Span, method_of, receiver_of
 from torchlint_rules.shared.masks import is_mask
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
@@ -226,14 +226,14 @@ def _is_computed(script: Script, node: cst.BaseExpression, trail: frozenset[int]
         return False
     trail = trail | {id(node)}
     if isinstance(node, cst.Call):
-        func = node.func
-        if (script.name(func) or "").startswith("torch."):
+        name, owner = script.name(node.func), receiver_of(node)
+        if (name or "").startswith("torch."):
             return script.kind(node) in _TENSORS
-        if not isinstance(func, cst.Attribute) or script.name(func) is not None:
+        if owner is None or name is not None:
             return False
-        if script.kind(func.value) in _TENSORS:
+        if script.kind(owner) in _TENSORS:
             return script.kind(node) in _TENSORS
-        return func.attr.value in _REDUCING and _is_given(script, func.value)
+        return method_of(node) in _REDUCING and _is_given(script, owner)
     if isinstance(node, cst.Comparison):
         if any(isinstance(each.operator, _NOT_COMPARING) for each in node.comparisons):
             return False
@@ -283,14 +283,14 @@ def _construct(script: Script, call: cst.Call) -> str | None:
     made = script.values.value_of(func).node
     if isinstance(made, cst.Call) and script.name(made.func) in _RECURRENT:
         return "recurrent"
-    if not isinstance(func, cst.Attribute):
+    method, owner = method_of(call), receiver_of(call)
+    if owner is None:
         return None
-    method = func.attr.value
     if method in _LOGGING:
-        maker = script.values.value_of(func.value).node
+        maker = script.values.value_of(owner).node
         if isinstance(maker, cst.Call) and script.name(maker.func) == "logging.getLogger":
             return "logger"
-    if script.kind(func.value) in _TENSORS or _is_computed(script, func.value, frozenset()):
+    if script.kind(owner) in _TENSORS or _is_computed(script, owner, frozenset()):
         return method if method in _SIZED or method in _METHODS else None
     return None
 

@@ -7,7 +7,18 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Form, Frequency, Kind, Rate, Reading, Script
+from torchlint.api import (
+    Finding,
+    Fix,
+    Form,
+    Frequency,
+    Kind,
+    Rate,
+    Reading,
+    Script,
+    method_of,
+    receiver_of,
+)
 from torchlint_rules.shared.engineoutputs import reads_outputs
 
 _LOG: Final = "log"
@@ -76,11 +87,7 @@ def _is_kept(script: Script, read: Reading) -> bool:
     """Return whether a list gets the number that is read."""
     arg = script.tree.parent(read.node)
     call = script.tree.parent(arg) if isinstance(arg, cst.Arg) else None
-    return (
-        isinstance(call, cst.Call)
-        and isinstance(call.func, cst.Attribute)
-        and call.func.attr.value in _KEEPS
-    )
+    return method_of(call) in _KEEPS
 
 
 def _is_output(script: Script, read: Reading) -> bool:
@@ -99,13 +106,8 @@ def _logged_by(script: Script, read: Reading) -> cst.Call | None:
     call = script.tree.parent(arg) if isinstance(arg, cst.Arg) else None
     if not isinstance(call, cst.Call) or script.loops.owner(call) != "lightning":
         return None
-    func = call.func
-    logs = (
-        isinstance(func, cst.Attribute)
-        and func.attr.value == _LOG
-        and isinstance(func.value, cst.Name)
-        and func.value.value == "self"
-    )
+    owner = receiver_of(call, _LOG)
+    logs = isinstance(owner, cst.Name) and owner.value == "self"
     given = script.calls.at(call).given("value", 1) if logs else None
     return call if given is arg else None
 

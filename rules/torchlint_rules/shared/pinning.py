@@ -9,9 +9,9 @@ import libcst as cst
 
 from torchlint.api import CallSite, Kind, Part, Script, State, Trait
 
-_PIN: Final = ("pin_memory", 7)
+_PIN: Final = "pin_memory"
 _ROWS: Final = "torch.utils.data.TensorDataset"
-_COLLATE: Final = ("collate_fn", 6)
+_COLLATE: Final = "collate_fn"
 _DEFAULT_DEVICE: Final = ("torch.set_default_device", "torch.set_default_tensor_type")
 _DICTS: Final = (
     "torch.utils.data.default_collate",
@@ -47,7 +47,7 @@ def _unpinned(script: Script) -> list[CallSite]:
     return [
         site
         for site in script.calls.of("torch.utils.data.DataLoader")
-        if site.argument(*_PIN).state is State.ABSENT
+        if site.argument(_PIN).state is State.ABSENT
         and not script.loaders.is_only_counted(site.node)
         and _can_pin(script, site)
         and _moves(script, site)
@@ -61,7 +61,7 @@ def _moves(script: Script, site: CallSite) -> bool:
     """
     if script.program.devices.framework == "none":
         return script.loaders.batches.are_moved(site.node)
-    dataset = site.given("dataset", 0)
+    dataset = site.given("dataset")
     values = script.values.origins.of(dataset.value).values if dataset is not None else ()
     if not any(isinstance(each, cst.Call) and script.name(each.func) == _ROWS for each in values):
         return True
@@ -98,13 +98,13 @@ def _names_cuda(script: Script) -> bool:
 
 def _can_pin(script: Script, site: CallSite) -> bool:
     """Return whether torch can pin the loader's batches: host tensors in plain containers."""
-    dataset = site.given("dataset", 0)
+    dataset = site.given("dataset")
     traits = script.loaders.datasets.traits(dataset.value) if dataset is not None else None
     if traits is None or Trait.ON_DEVICE in traits or Trait.SAME in traits:
         return False
     makers = _collate(script, site)
     if makers is None:
-        return site.argument(*_COLLATE).state is State.ABSENT
+        return site.argument(_COLLATE).state is State.ABSENT
     if any(Trait.ON_DEVICE in script.loaders.datasets.callable_traits(one) for one in makers):
         return False
     if makers and all(_gives_plain(script, one) for one in makers):
@@ -119,7 +119,7 @@ def _can_pin(script: Script, site: CallSite) -> bool:
 
 def unseen(script: Script, site: CallSite) -> str:
     """Return what may put GPU tensors into a loader's batches, empty if nothing can."""
-    dataset, collate = site.given("dataset", 0), site.given(*_COLLATE)
+    dataset, collate = site.given("dataset"), site.given(_COLLATE)
     makers = [collate.value] if collate is not None else _collate(script, site) or ()
     found = [script.loaders.provenance.unseen_tensors(dataset.value)] if dataset is not None else []
     found += [script.loaders.provenance.unseen_batches(maker) for maker in makers]
@@ -131,14 +131,14 @@ def unseen(script: Script, site: CallSite) -> str:
 
 def _collate(script: Script, site: CallSite) -> tuple[cst.BaseExpression, ...] | None:
     """Return the collate function, from the call or from a dictionary behind `**`."""
-    given = site.given(*_COLLATE)
+    given = site.given(_COLLATE)
     if given is not None:
         return script.values.origins.of(given.value).values
-    if site.argument(*_COLLATE).state in (State.ABSENT, State.UNKNOWN):
+    if site.argument(_COLLATE).state in (State.ABSENT, State.UNKNOWN):
         return None
     for arg in site.node.args:
         if arg.star == "**":
-            found = script.values.origins.of(arg.value, (_COLLATE[0],)).values
+            found = script.values.origins.of(arg.value, (_COLLATE,)).values
             if found:
                 return found
     return None
@@ -183,7 +183,7 @@ def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
 
 def may_pin(loader: CallSite) -> bool:
     """Return whether a loader pins, by a literal or by a decision elsewhere."""
-    given = loader.argument(*_PIN)
+    given = loader.argument(_PIN)
     if given.state in (State.ABSENT, State.UNKNOWN):
         return False
     return not (given.equals(False) or given.equals(None))
@@ -194,9 +194,9 @@ def held(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
     loader = script.calls.at(part.loader)
     makers = _collate(script, loader)
     if makers is None:
-        if loader.argument(*_COLLATE).state is not State.ABSENT:
+        if loader.argument(_COLLATE).state is not State.ABSENT:
             return Held.UNSHOWN if part.steps else Held.OTHER
-        collated = not loader.argument("batch_size", 1).equals(None)
+        collated = not loader.argument("batch_size").equals(None)
         if not part.steps and (not collated or script.functions.imports("transformers")):
             return Held.OTHER
         return Held.TENSOR if _is_shown(script, loader, part, moved) else Held.UNSHOWN
@@ -207,7 +207,7 @@ def held(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
 
 def _is_shown(script: Script, loader: CallSite, part: Part, moved: cst.BaseExpression) -> bool:
     """Return whether this file shows that the default collate function makes a part a tensor."""
-    dataset = loader.given("dataset", 0)
+    dataset = loader.given("dataset")
     if dataset is not None and not script.loaders.provenance.unseen_items(dataset.value):
         return True
     return isinstance(moved, cst.Name) and script.loaders.batches.shows_tensor(

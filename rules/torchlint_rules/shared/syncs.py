@@ -356,9 +356,9 @@ def _drives_environment(script: Script, loop: cst.CSTNode) -> bool:
 def _actions(script: Script) -> list[cst.Call]:
     """Return the calls that step an environment."""
     return [
-        call
-        for call in script.calls.of_methods("step")
-        if isinstance(call.func, cst.Attribute) and "env" in script.code(call.func.value).lower()
+        site.node
+        for site in script.calls.of_methods("step")
+        if "env" in script.code(site.receiver).lower()
     ]
 
 

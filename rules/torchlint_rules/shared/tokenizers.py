@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Script
+from torchlint.api import CallSite, Script, receiver_of
 
 _METHODS: Final = frozenset("encode encode_plus encode_batch batch_encode_plus tokenize".split())
 
@@ -26,15 +26,12 @@ class TextMap(NamedTuple):
 
 def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
     """Return the tokenizer that a call runs on text, None for any other call."""
-    func = call.func
-    node = func
-    if isinstance(func, cst.Attribute) and func.attr.value in _METHODS:
-        node = func.value
+    node = receiver_of(call, *_METHODS) or call.func
     last = node.attr if isinstance(node, cst.Attribute) else node
     if (
         not isinstance(last, cst.Name)
         or not call.args
-        or script.functions.definition(func) is not None
+        or script.functions.definition(call.func) is not None
     ):
         return None
     if _is_moved(script, call.args[0].value):
@@ -53,8 +50,7 @@ def _is_moved(script: Script, node: cst.BaseExpression) -> bool:
 
 def text_maps(script: Script) -> Iterator[TextMap]:
     """Yield the calls of `map` that tokenise a column of a dataset."""
-    for call in script.calls.of_methods("map"):
-        site = script.calls.at(call)
+    for site in script.calls.of_methods("map"):
         given = site.given("function", 0)
         function = _function(script, given.value) if given is not None else None
         if function is None:

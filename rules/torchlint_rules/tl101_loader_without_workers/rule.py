@@ -30,7 +30,7 @@ from torchlint_rules.tl101_loader_without_workers.workers import (
     runs_unguarded,
 )
 
-_WORKERS: Final = ("num_workers", 5)
+_WORKERS: Final = "num_workers"
 _OPTION: Final = "dataloader_num_workers"
 _EXEMPT: Final = (
     Trait.IN_MEMORY, Trait.UNSHARDED, Trait.MUTATES, Trait.HANDLE, Trait.ON_DEVICE, Trait.FEW,
@@ -56,7 +56,7 @@ class LoaderWithoutWorkers(Rule):
                 continue
             if loaders.made_in_batch_loop(site.node) or keeps_on_device(script, site, traits):
                 continue
-            if Trait.UNSEEN in traits and site.argument("batch_size", 1).equals(None):
+            if Trait.UNSEEN in traits and site.argument("batch_size").equals(None):
                 continue
             option = _zero_by_default(script, site)
             if option is not None:
@@ -77,16 +77,16 @@ class LoaderWithoutWorkers(Rule):
 
     def _traits(self, script: Script, site: CallSite) -> Traits | None:
         """Return the traits of the dataset of a loader without workers, None for other loaders."""
-        workers = site.argument(*_WORKERS)
+        workers = site.argument(_WORKERS)
         if workers.state is not State.ABSENT and not workers.equals(0):
             if _zero_by_default(script, site) is None:
                 return None
-        dataset = site.given("dataset", 0)
+        dataset = site.given("dataset")
         if dataset is None:
             return None
         found = dict(script.loaders.datasets.traits(dataset.value))
-        for name, position in (("collate_fn", 6), ("worker_init_fn", 10)):
-            function = site.given(name, position)
+        for name in ("collate_fn", "worker_init_fn"):
+            function = site.given(name)
             if function is not None:
                 for trait, word in script.loaders.datasets.callable_traits(function.value).items():
                     found.setdefault(trait, word)
@@ -99,8 +99,8 @@ class LoaderWithoutWorkers(Rule):
         )
         if not script.source.is_notebook and runs_unguarded(script, site.node):
             return f"{message} and put the training behind {GUARD}, which workers need", None
-        given = site.given(*_WORKERS)
-        absent = site.argument(*_WORKERS).state is State.ABSENT
+        given = site.given(_WORKERS)
+        absent = site.argument(_WORKERS).state is State.ABSENT
         literal = absent if given is None else isinstance(given.value, cst.Integer)
         imported = script.edits.importing("os", at=site.node)
         if imported is None or not literal:
@@ -108,10 +108,8 @@ class LoaderWithoutWorkers(Rule):
         os, edits = imported
         count = f"min({self.settings['workers']}, {os}.cpu_count() or 1)"
         title = f"Load with num_workers={count}"
-        change: Edits = script.edits.set_argument(
-            site.node, site.given(*_WORKERS), "num_workers", count
-        )
-        dataset = site.given("dataset", 0)
+        change: Edits = script.edits.set_argument(site.node, site.given(_WORKERS), _WORKERS, count)
+        dataset = site.given("dataset")
         because = doubt(script, site.node, dataset.value if dataset is not None else None, traits)
         if because:
             return message, Fix.unsafe(title, change, edits, because=because)
@@ -141,7 +139,7 @@ class LoaderWithoutWorkers(Rule):
 
 def _is_configured(script: Script, site: CallSite) -> bool:
     """Return whether the number is an attribute that the users of a class can set."""
-    given = site.given(*_WORKERS)
+    given = site.given(_WORKERS)
     owner = script.scopes.class_of(site.node)
     return (
         given is not None
@@ -155,6 +153,6 @@ def _is_configured(script: Script, site: CallSite) -> bool:
 
 def _zero_by_default(script: Script, site: CallSite) -> Option | None:
     """Return the option of the command line that sets the number of workers, 0 by default."""
-    given = site.given(*_WORKERS)
+    given = site.given(_WORKERS)
     option = script.values.options.of(given.value) if given is not None else None
     return option if option is not None and option.default == 0 else None

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Script, TrainerArguments, TrainerCall, Trait, Traits
+from torchlint.api import Script, TrainerArguments, TrainerCall, Trait, Traits, word_of
 from torchlint_rules.shared.tokenizers import tokenizer_of
 
 _TRANSFORMS: Final = ("with_transform", "set_transform")
@@ -68,10 +68,10 @@ def _traits(script: Script, trainer: TrainerCall, dataset: cst.BaseExpression) -
 def _transforms(script: Script, dataset: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """Yield the functions that a dataset of `datasets` runs whenever an item is read."""
     made = script.values.origins.of(dataset).values
-    for call in script.calls.of_methods(*_TRANSFORMS):
-        given = script.calls.at(call).given("transform", 0)
-        same = script.code(script.calls.at(call).receiver) == script.code(dataset)
-        if given is not None and (same or any(call is value for value in made)):
+    for site in script.calls.of_methods(*_TRANSFORMS):
+        given = site.given("transform")
+        same = script.code(site.receiver) == script.code(dataset)
+        if given is not None and (same or any(site.node is value for value in made)):
             yield given.value
 
 
@@ -93,10 +93,8 @@ def _processes(script: Script, collate: cst.BaseExpression) -> bool:
 
 def _prepares(script: Script, call: cst.Call) -> bool:
     """Return whether a call tokenises, or runs a processor of images, sounds or both."""
-    func = call.func
-    named = func.attr if isinstance(func, cst.Attribute) else func
-    called = not isinstance(named, cst.Name) or script.functions.definition(func) is None
-    words = script.names.words(named.value) if isinstance(named, cst.Name) else []
+    called = script.functions.definition(call.func) is None
+    words = script.names.words(word_of(call))
     return (called and not _PROCESSORS.isdisjoint(words)) or tokenizer_of(script, call) is not None
 
 

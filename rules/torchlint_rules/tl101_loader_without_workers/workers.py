@@ -24,7 +24,7 @@ def keeps_on_device(script: Script, site: CallSite, traits: Traits) -> bool:
 
     The dataset gets the device, or is made out of sight and trains a network on an accelerator.
     """
-    dataset = site.given("dataset", 0)
+    dataset = site.given("dataset")
     if dataset is None or script.loaders.batches.are_moved(site.node):
         return False
     if script.loaders.datasets.is_told_device(dataset.value):
@@ -86,7 +86,7 @@ def runs_unguarded(script: Script, made: cst.Call) -> bool:
 
 def is_explained(script: Script, site: CallSite) -> bool:
     """Return whether a comment in the statement of `num_workers=0` says why there are none."""
-    if site.given("num_workers", 5) is None or not script.tree.is_own(site.node):
+    if site.given("num_workers") is None or not script.tree.is_own(site.node):
         return False
     line = script.tree.statement(site.node)
     span = script.span(site.node if isinstance(line, cst.BaseCompoundStatement) else line)

@@ -10,7 +10,7 @@ from torchlint.api import CallSite, Edits, Script
 
 _MODULE: Final = "torch.utils.data"
 _WIDTH: Final = 100
-_WORKERS: Final = ("num_workers", 5)
+_WORKERS: Final = "num_workers"
 _OF_WORKERS: Final = (
     "persistent_workers prefetch_factor worker_init_fn timeout multiprocessing_context".split()
 )
@@ -18,7 +18,7 @@ _OF_WORKERS: Final = (
 
 def whole_batches(script: Script, site: CallSite, dataset: cst.BaseExpression) -> Edits | None:
     """Return the edits that make a loader index whole batches, None if they are not possible."""
-    size = site.given("batch_size", 1)
+    size = site.given("batch_size")
     if (
         size is None
         or site.has_splat
@@ -33,7 +33,7 @@ def whole_batches(script: Script, site: CallSite, dataset: cst.BaseExpression) -
     if named is None or words is None:
         return None
     (name, naming), ((batch, order), importing) = named, words
-    dropped = site.given("drop_last", 8)
+    dropped = site.given("drop_last")
     drop = script.code(dropped.value) if dropped is not None else "False"
     sampler = f"sampler={batch}({order.format(name)}, {script.code(size.value)}, drop_last={drop})"
     gone = [dropped] if dropped is not None else []
@@ -42,7 +42,7 @@ def whole_batches(script: Script, site: CallSite, dataset: cst.BaseExpression) -
 
 def _workers(site: CallSite) -> list[cst.Arg]:
     """Return the literal number of workers if no other argument depends on workers."""
-    given = site.given(*_WORKERS)
+    given = site.given(_WORKERS)
     if given is None or not isinstance(given.value, cst.Integer):
         return []
     return [] if any(site.given(name) for name in _OF_WORKERS) else [given]
@@ -73,9 +73,9 @@ def _named(script: Script, site: CallSite, dataset: cst.BaseExpression) -> tuple
 
 def _words(script: Script, site: CallSite) -> tuple[tuple[str, str], Edits] | None:
     """Return the code for a BatchSampler and its sampler (`{}` is the dataset)."""
-    own = site.given("sampler", 3)
-    has_own = own is not None and not site.argument("sampler", 3).equals(None)
-    shuffle = site.given("shuffle", 2)
+    own = site.given("sampler")
+    has_own = own is not None and not site.argument("sampler").equals(None)
+    shuffle = site.given("shuffle")
     names = ["BatchSampler"]
     said = script.code(shuffle.value) if shuffle is not None else "False"
     if not has_own and said != "True":
@@ -83,7 +83,7 @@ def _words(script: Script, site: CallSite) -> tuple[tuple[str, str], Edits] | No
     if not has_own and said != "False":
         names.append("RandomSampler")
     func = site.node.func
-    prefix = script.code(func.value) if isinstance(func, cst.Attribute) else ""
+    prefix = script.code(site.receiver) if site.method else ""
     if prefix and script.name(func) == f"{_MODULE}.DataLoader":
         found: tuple[tuple[str, ...], Edits] | None = (
             tuple(f"{prefix}.{name}" for name in names),
@@ -94,7 +94,7 @@ def _words(script: Script, site: CallSite) -> tuple[tuple[str, str], Edits] | No
     if found is None:
         return None
     word = dict(zip(names, found[0], strict=True))
-    generator = site.given("generator", 12)
+    generator = site.given("generator")
     passed = f", generator={script.code(generator.value)}" if generator else ""
     if own is not None and has_own:
         order = script.code(own.value).replace("{", "{{").replace("}", "}}")
@@ -113,7 +113,7 @@ def _arguments(
     script: Script, site: CallSite, size: cst.Arg, sampler: str, gone: list[cst.Arg]
 ) -> Edits:
     """Return the edits of the arguments: add a sampler, drop the ones it replaces."""
-    shuffle, own = site.given("shuffle", 2), site.given("sampler", 3)
+    shuffle, own = site.given("shuffle"), site.given("sampler")
     place = own or shuffle
     if own is not None and shuffle is not None:
         gone = [*gone, shuffle]
@@ -178,7 +178,7 @@ def _column(
         if rewrite.line_start(start) == line:
             if arg in gone:
                 width -= script.span(arg.value).end - start + (0 if arg is place else 2)
-            elif isinstance(arg.value, cst.Call) and arg is site.given("dataset", 0):
+            elif isinstance(arg.value, cst.Call) and arg is site.given("dataset"):
                 width -= len(script.code(arg.value)) - len("train_dataset")
     if width <= _WIDTH or (first == script.span(place).start and place in gone):
         return ""

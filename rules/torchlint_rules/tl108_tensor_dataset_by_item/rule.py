@@ -22,7 +22,7 @@ class TensorDatasetByItem(Rule):
         ):
             return
         for site in script.calls.of(f"{_MODULE}.DataLoader"):
-            dataset = site.given("dataset", 0)
+            dataset = site.given("dataset")
             tensors = (
                 script.loaders.batching.tensors(dataset.value) if dataset is not None else None
             )
@@ -44,15 +44,15 @@ class TensorDatasetByItem(Rule):
 
 def _makes_batches(site: CallSite) -> bool:
     """Return whether a loader certainly collates several items with torch's own function."""
-    size = site.argument("batch_size", 1)
+    size = site.argument("batch_size")
     if size.state in (State.ABSENT, State.UNKNOWN) or size.equals(1) or size.equals(None):
         return False
     return all(
-        (given := site.argument(name, position)).state is State.ABSENT or given.equals(None)
-        for name, position in (("batch_sampler", 4), ("collate_fn", 6))
+        (given := site.argument(name)).state is State.ABSENT or given.equals(None)
+        for name in ("batch_sampler", "collate_fn")
     ) and all(
-        site.argument(name, position).state is not State.UNKNOWN
-        for name, position in (("shuffle", 2), ("sampler", 3), ("drop_last", 8))
+        site.argument(name).state is not State.UNKNOWN
+        for name in ("shuffle", "sampler", "drop_last")
     )
 
 
@@ -92,7 +92,7 @@ def _fix(script: Script, site: CallSite, tensors: list[cst.BaseExpression], chan
 
 def _has_known_sampler(script: Script, site: CallSite) -> bool:
     """Return whether indices come from one of torch's own samplers."""
-    sampler = site.given("sampler", 3)
+    sampler = site.given("sampler")
     if sampler is None:
         return True
     origin = script.values.origins.of(sampler.value)

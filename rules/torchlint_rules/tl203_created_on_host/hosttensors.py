@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Factory, Kind, Script, State
+from torchlint.api import CallSite, Factory, Kind, Script, State, method_of, receiver_of
 
 _DRAWING: Final = frozenset("uniform_ normal_ random_ bernoulli_ exponential_".split())
 _DRAWN: Final = frozenset({"sample", "rsample"})
@@ -54,13 +54,12 @@ def made(
     if name is None and (returned := _returned(script, node)) is not None:
         return made(script, returned, random, rounds)
     if name is None:
-        method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+        method = method_of(node)
         if method in _DRAWN and _is_of_numbers(script, node):
             return Made(script.calls.at(node), method, True, rounds)
         if method not in _KEEPING and method not in _DRAWING:
             return None
-        assert isinstance(node.func, cst.Attribute)
-        return made(script, node.func.value, random or method in _DRAWING, rounds)
+        return made(script, receiver_of(node) or node, random or method in _DRAWING, rounds)
     if name in _INNER and node.args and not _is_leaf(script, node):
         return made(script, node.args[0].value, random, rounds)
     site = script.calls.at(node)

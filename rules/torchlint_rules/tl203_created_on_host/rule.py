@@ -31,11 +31,11 @@ _IMPORTED: Final = "`{}` comes from another module and may be a dtype, which `de
 class CreatedOnHost(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tensor that each step creates on the host and moves."""
-        for call in script.calls.of_methods("to", "cuda"):
-            assert isinstance(call.func, cst.Attribute)
-            found, named, apart = made(script, call.func.value), None, None
+        for site in script.calls.of_methods("to", "cuda"):
+            call = site.node
+            found, named, apart = made(script, site.receiver), None, None
             if found is None:
-                named = _named(script, call.func.value)
+                named = _named(script, site.receiver)
                 apart = _moved_under_guard(script, call) if named is None else None
                 line = named or apart
                 found = made(script, line.value) if line is not None else None

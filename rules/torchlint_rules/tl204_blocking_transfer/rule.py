@@ -12,7 +12,6 @@ from torchlint_rules.shared.pinning import Held, available, held, may_pin, unpin
 from torchlint_rules.tl204_blocking_transfer.hostwrites import is_written_after
 from torchlint_rules.tl204_blocking_transfer.tupleassignments import split_lines
 
-_POSITION: Final = {"cuda": 1, "to": 2}
 _MOST_NAMES: Final = 4
 """How many copies the message of one finding names."""
 _MOVERS: Final = ("accelerate", "lightning", "fastai")
@@ -29,7 +28,8 @@ class BlockingTransfer(Rule):
             return
         waits: list[_Wait] = []
         due: set[int] | None = None
-        for call in script.calls.of_methods("to", "cuda"):
+        for site in script.calls.of_methods("to", "cuda"):
+            call = site.node
             move = script.program.moves.move(call)
             if move is None or _is_decided(script, call):
                 continue
@@ -116,8 +116,7 @@ def _listed(names: list[str]) -> str:
 def _is_decided(script: Script, call: cst.Call) -> bool:
     """Return whether a call passes, or may pass, `non_blocking`."""
     site = script.calls.at(call)
-    assert isinstance(call.func, cst.Attribute)
-    given = site.given("non_blocking", _POSITION[call.func.attr.value])
+    given = site.given("non_blocking")
     return site.has_splat or given is not None
 
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Frequency, How, Kind, Loop, Script
+from torchlint.api import Binding, Frequency, How, Kind, Loop, Script, method_of, receiver_of
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FREE: Final = frozenset("shape size dim device dtype ndim numel requires_grad".split())
@@ -98,17 +98,16 @@ def _text(script: Script, name: cst.Name) -> str:
     """Return what a name stands for: in a comprehension what it draws from."""
     for binding in script.scopes.reaching(name):
         drawn = binding.value if isinstance(binding.node, cst.CompFor) else None
-        if isinstance(drawn, cst.Call) and isinstance(drawn.func, cst.Attribute):
-            return script.code(drawn.func.value)
+        owner = receiver_of(drawn)
+        if owner is not None:
+            return script.code(owner)
     return name.value
 
 
 def _is_key(binding: Binding) -> bool:
     """Return whether a name stands for the key of an entry, which is no value that was read."""
     drawn = binding.value
-    if binding.how is not How.LOOP or binding.path[:1] != (0,) or not isinstance(drawn, cst.Call):
-        return False
-    return isinstance(drawn.func, cst.Attribute) and drawn.func.attr.value == "items"
+    return binding.how is How.LOOP and binding.path[:1] == (0,) and method_of(drawn) == "items"
 
 
 def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> cst.BaseExpression | None:

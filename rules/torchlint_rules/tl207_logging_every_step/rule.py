@@ -226,19 +226,20 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
         return func.value == "progress_bar" or _hands_over_a_read(script, call, func)
     if not isinstance(func, cst.Attribute):
         return False
+    said, method = func.value, func.attr.value
     if _hands_over_a_read(script, call, func.attr):
         return True
-    if func.attr.value in _METHODS:
-        return script.kind(func.value) not in _TENSORS
-    owner = func.value.attr if isinstance(func.value, cst.Attribute) else func.value
+    if method in _METHODS:
+        return script.kind(said) not in _TENSORS
+    owner = said.attr if isinstance(said, cst.Attribute) else said
     word = owner.value.lower() if isinstance(owner, cst.Name) else ""
-    if func.attr.value == "line":
+    if method == "line":
         return word in _PLOTTERS
-    if func.attr.value in ("write", "writerow"):
+    if method in ("write", "writerow"):
         return loop.role is Role.TRAIN_BATCH  # an evaluation writes its results
-    if word in _RECORDERS and func.attr.value not in _UPKEEP:
+    if word in _RECORDERS and method not in _UPKEEP:
         return True
-    return func.attr.value in ("log", "print") and word in _LOGGERS
+    return method in ("log", "print") and word in _LOGGERS
 
 
 def _hands_over_a_read(script: Script, call: cst.Call, called: cst.Name) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Frequency, How, Kind, Role, Script
+from torchlint.api import Frequency, How, Kind, Role, Script, receiver_of
 from torchlint_rules.tl209_python_loop_over_tensor.elements import (
     elementwise,
     is_surely_tensor,
@@ -79,9 +79,8 @@ def _entries(
 def _waited_for(wait: cst.CSTNode, entries: dict[str, cst.BaseExpression]) -> str | None:
     """Return the name whose number `name.item()` or a comparison with it needs."""
     if isinstance(wait, cst.Call):
-        func = wait.func
-        reads = isinstance(func, cst.Attribute) and func.attr.value == "item" and not wait.args
-        sides = [func.value] if isinstance(func, cst.Attribute) and reads else []
+        read = receiver_of(wait, "item") if not wait.args else None
+        sides = [read] if read is not None else []
     elif isinstance(wait, cst.Comparison) and len(wait.comparisons) == 1:
         (other,) = wait.comparisons
         if isinstance(other.operator, (cst.Is, cst.IsNot)):
@@ -120,10 +119,11 @@ def element_reads(script: Script) -> Iterator[tuple[cst.For, cst.Call, cst.BaseE
     """
     said: set[int] = set()
     added: list[cst.CSTNode] | None = None
-    for call in script.calls.of_methods("item"):
-        if call.args or not isinstance(call.func, cst.Attribute):
+    for site in script.calls.of_methods("item"):
+        call = site.node
+        if call.args:
             continue
-        found = _element_of(script, call.func.value)
+        found = _element_of(script, site.receiver)
         if found is None or id(found[0]) in said:
             continue
         loop, tensor = found

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Script
+from torchlint.api import How, Kind, Script, method_of, receiver_of
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _POINTWISE: Final = frozenset(
@@ -52,9 +52,10 @@ def _measured(script: Script, node: cst.BaseExpression) -> tuple[cst.BaseExpress
         given = node.args[0].value
         if script.name(node.func) == "builtins.len":
             return (given, 0) if is_surely_tensor(script, given) else None
-        if isinstance(node.func, cst.Attribute) and node.func.attr.value == "size":
+        tensor = receiver_of(node, "size")
+        if tensor is not None:
             size = script.values.value_of(given).literal
-            return (node.func.value, size) if size in (0, 1, 2) else None
+            return (tensor, size) if size in (0, 1, 2) else None
     if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute):
         index = node.slice[0].slice
         if node.value.attr.value == "shape" and isinstance(index, cst.Index):
@@ -86,12 +87,10 @@ def is_surely_tensor(script: Script, node: cst.BaseExpression, depth: int = 0) -
         name = script.name(node.func) or ""
         if name.startswith("torch."):
             return True
-        if name or not isinstance(node.func, cst.Attribute):
+        owner = receiver_of(node)
+        if name or owner is None or script.functions.definition(node.func) is not None:
             return False
-        if script.functions.definition(node.func) is not None:
-            return False
-        method = node.func.attr.value
-        return method in _TENSORS_ONLY or is_surely_tensor(script, node.func.value, depth + 1)
+        return method_of(node) in _TENSORS_ONLY or is_surely_tensor(script, owner, depth + 1)
     if not isinstance(node, cst.Name):
         return False
     bindings = script.scopes.reaching(node)
@@ -107,8 +106,8 @@ def outermost_item(script: Script, node: cst.BaseExpression) -> cst.BaseExpressi
     """Return `e` of `e.item()` and `float(e)`."""
     if not isinstance(node, cst.Call):
         return None
-    if isinstance(node.func, cst.Attribute) and node.func.attr.value == "item" and not node.args:
-        return node.func.value
+    if not node.args:
+        return receiver_of(node, "item")
     if script.name(node.func) == "builtins.float" and len(node.args) == 1:
         return node.args[0].value
     return None
@@ -143,8 +142,9 @@ def _parts(script: Script, node: cst.BaseExpression) -> list[cst.BaseExpression]
         return []
     name = script.name(node.func)
     plain = [arg.value for arg in node.args]
-    if name is None and isinstance(node.func, cst.Attribute):
-        return [node.func.value, *plain] if node.func.attr.value in _POINTWISE else []
+    owner = receiver_of(node, *_POINTWISE)
+    if name is None and owner is not None:
+        return [owner, *plain]
     module, _, word = (name or "").rpartition(".")
     if name == "builtins.abs" or (module == "torch" and word in _POINTWISE):
         return plain

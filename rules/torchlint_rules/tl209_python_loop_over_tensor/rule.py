@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Frequency, Impact, Rule, Script
+from torchlint.api import Finding, Fix, Frequency, Impact, Rule, Script, method_of, receiver_of
 from torchlint_rules.tl209_python_loop_over_tensor.elementloops import (
     element_reads,
     element_tests,
@@ -114,7 +114,7 @@ class PythonLoopOverTensor(Rule):
         base = whole if simple or _is_wrapped(whole) or _is_call(inner or added) else f"({whole})"
         text = f"{base}.sum(0)"
         if inner is not None:
-            number = isinstance(added, cst.Call) and isinstance(added.func, cst.Attribute)
+            number = receiver_of(added) is not None
             text = f"{base}.sum().item()" if number else f"float({base}.sum())"
         fix = None
         if "#" not in script.code(loop) and not _read_elsewhere(script, loop, found):
@@ -251,9 +251,7 @@ def _appended(line: cst.BaseSmallStatement) -> cst.BaseExpression | None:
     call = line.value if isinstance(line, cst.Expr) else None
     if not isinstance(call, cst.Call) or len(call.args) != 1:
         return None
-    func = call.func
-    appends = isinstance(func, cst.Attribute) and func.attr.value == "append"
-    return call.args[0].value if appends else None
+    return call.args[0].value if method_of(call) == "append" else None
 
 
 def _read_elsewhere(script: Script, loop: cst.For, found: Walk) -> bool:
@@ -268,9 +266,7 @@ def _is_known(script: Script, iterated: cst.BaseExpression) -> bool:
     """Return whether a loop iterates over a range, a tensor or its parts."""
     if not isinstance(iterated, cst.Call):
         return is_surely_tensor(script, iterated)
-    name = script.name(iterated.func)
-    method = iterated.func.attr.value if isinstance(iterated.func, cst.Attribute) else ""
-    return name == "builtins.range" or method in _PIECES
+    return script.name(iterated.func) == "builtins.range" or method_of(iterated) in _PIECES
 
 
 def _is_short(script: Script, node: cst.BaseExpression) -> bool:

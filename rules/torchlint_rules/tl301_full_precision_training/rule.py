@@ -167,10 +167,9 @@ def _becomes_array(script: Script, step: Step) -> bool:
     }
     region = script.scopes.region(step.backward)
     numpy = (name for name in script.calls.called if name.startswith("numpy."))
-    arrays = [site.node for site in script.calls.of(*numpy)]
     return any(
         name.value in given
-        for call in (*arrays, *script.calls.of_methods("numpy"))
-        if script.tree.inside(call, region)
-        for name in script.tree.within(call, cst.Name)
+        for site in (*script.calls.of(*numpy), *script.calls.of_methods("numpy"))
+        if script.tree.inside(site.node, region)
+        for name in script.tree.within(site.node, cst.Name)
     )

@@ -7,7 +7,18 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Fix, Impact, Kind, Loop, Role, Safety, ScalerCall, Script
+from torchlint.api import (
+    Fix,
+    Impact,
+    Kind,
+    Loop,
+    Role,
+    Safety,
+    ScalerCall,
+    Script,
+    method_of,
+    receiver_of,
+)
 
 _NETWORKS: Final = frozenset(("model", "net", "network"))
 _BUG: Final = "the step it repairs fails or goes wrong today"
@@ -56,12 +67,8 @@ def _own(script: Script, node: cst.CSTNode) -> Iterator[cst.Call]:
 
 
 def _steps_optimizer(script: Script, call: cst.Call) -> bool:
-    func = call.func
-    return (
-        isinstance(func, cst.Attribute)
-        and func.attr.value == "step"
-        and script.kind(func.value) is Kind.OPTIMIZER
-    )
+    owner = receiver_of(call, "step")
+    return owner is not None and script.kind(owner) is Kind.OPTIMIZER
 
 
 # -- calls that are missing --------------------------------------------------
@@ -74,17 +81,19 @@ def _unscaled_backward(script: Script) -> Iterator[Misuse]:
         return
     for step in steps:
         for call in _own(script, step.node):
-            func = call.func
-            if not isinstance(func, cst.Attribute) or func.attr.value != "backward":
-                continue
-            if not script.loops.is_step(call) or not scaling.together(call, step.node):
+            sent = receiver_of(call, "backward")
+            if (
+                sent is None
+                or not script.loops.is_step(call)
+                or not scaling.together(call, step.node)
+            ):
                 continue
             if script.tree.order(call) > script.tree.order(step.node):
                 continue
-            scaler, loss = script.code(step.scaler), script.code(func.value)
+            scaler, loss = script.code(step.scaler), script.code(sent)
             text = f"{scaler}.scale({loss})"
-            if isinstance(func.value, (cst.Name, cst.Attribute, cst.Call)):
-                fix = _shown(f"Scale `{loss}`", script.edits.replace(func.value, text))
+            if isinstance(sent, (cst.Name, cst.Attribute, cst.Call)):
+                fix = _shown(f"Scale `{loss}`", script.edits.replace(sent, text))
             else:
                 fix = None
             message = (
@@ -101,9 +110,9 @@ def _unscaled_step(script: Script) -> Iterator[Misuse]:
     by_scaler = scaling.of("step", "unscale_")
     for backward, scale in scaling.backwards:
         for call in _own(script, backward):
-            if not _steps_optimizer(script, call) or not isinstance(call.func, cst.Attribute):
+            optimizer = receiver_of(call)
+            if optimizer is None or not _steps_optimizer(script, call):
                 continue
-            optimizer = call.func.value
             if any(scaling.same(each.optimizer, optimizer) for each in by_scaler):
                 continue
             if not all(scaling.same(each.optimizer, each.optimizer) for each in by_scaler):
@@ -159,7 +168,7 @@ def _never_stepped(script: Script) -> Iterator[Misuse]:
     updates = scaling.of("update")
     if not updates or scaling.of("step", "unscale_") or scaling.escapes or not scaling.backwards:
         return
-    if any(_steps_optimizer(script, call) for call in script.calls.of_methods("step")):
+    if any(_steps_optimizer(script, site.node) for site in script.calls.of_methods("step")):
         return
     for update in updates:
         scaler = script.code(update.scaler)
@@ -269,13 +278,13 @@ def _clears(script: Script, loop: Loop, optimizer: cst.BaseExpression) -> list[c
     found = [
         call
         for call in script.tree.within(loop.node.body, cst.Call)
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "zero_grad"
+        if method_of(call) == "zero_grad"
     ]
     own = [
         call
         for call in found
-        if isinstance(call.func, cst.Attribute)
-        and script.optimizers.scaling.same(call.func.value, optimizer)
+        if (owner := receiver_of(call)) is not None
+        and script.optimizers.scaling.same(owner, optimizer)
     ]
     return own if len(own) == len(found) else []
 
@@ -284,12 +293,13 @@ def _half_network(script: Script) -> Iterator[Misuse]:
     if not script.optimizers.scaling.makers or not script.optimizers.scaling.backwards:
         return
     trained = {
-        script.code(call.func.value)
-        for call in script.calls.of_methods("parameters")
-        if isinstance(call.func, cst.Attribute) and _is_optimized(script, call)
+        script.code(site.receiver)
+        for site in script.calls.of_methods("parameters")
+        if _is_optimized(script, site.node)
     }
-    for call in script.calls.of_methods("half"):
-        if isinstance(call.func, cst.Attribute) and _halves(script, call) in trained:
+    for site in script.calls.of_methods("half"):
+        call = site.node
+        if _halves(script, call) in trained:
             scaler = "the scaler"
             for step in script.optimizers.scaling.of("step"):
                 scaler = f"`{script.code(step.scaler)}`"
@@ -310,13 +320,12 @@ def _is_optimized(script: Script, parameters: cst.Call) -> bool:
 
 def _halves(script: Script, call: cst.Call) -> str:
     """Return the name of the network that a call converts to float16."""
-    assert isinstance(call.func, cst.Attribute)
-    holder = script.tree.parent(call)
-    if isinstance(holder, cst.Expr) and script.kind(call.func.value) is Kind.MODULE:
-        return script.code(call.func.value)
+    holder, network = script.tree.parent(call), script.calls.at(call).receiver
+    if isinstance(holder, cst.Expr) and script.kind(network) is Kind.MODULE:
+        return script.code(network)
     if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
         target = holder.targets[0].target
-        if script.kind(call) is Kind.MODULE and not _copies(script, call.func.value):
+        if script.kind(call) is Kind.MODULE and not _copies(script, network):
             return script.code(target)
     return ""
 
@@ -465,11 +474,10 @@ def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
     scaler = script.code(scaling.of("scale", "step")[0].scaler)
     found = [
         checkpoint
-        for call in script.calls.of_methods("state_dict")
-        if isinstance(call.func, cst.Attribute)
-        and _is_optimizer(script, call.func.value)
-        and not _in_test(script, call)
-        and (checkpoint := _checkpoint(script, call)) is not None
+        for site in script.calls.of_methods("state_dict")
+        if _is_optimizer(script, site.receiver)
+        and not _in_test(script, site.node)
+        and (checkpoint := _checkpoint(script, site.node)) is not None
     ]
     message = (
         f"this checkpoint keeps the optimizer but not `{scaler}`, so a resumed run "
@@ -491,9 +499,7 @@ def _checkpoint(script: Script, call: cst.Call) -> cst.CSTNode | None:
     if holder is None:
         return None
     keeps = any(
-        isinstance(other.func, cst.Attribute)
-        and other.func.attr.value == "state_dict"
-        and _is_network(script, other.func.value)
+        (owner := receiver_of(other, "state_dict")) is not None and _is_network(script, owner)
         for other in script.tree.within(holder, cst.Call)
     )
     named = isinstance(holder, cst.Dict) and any(

@@ -6,7 +6,17 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Attention, Binding, Fix, How, ScoreMask, Script
+from torchlint.api import (
+    Attention,
+    Binding,
+    Fix,
+    How,
+    ScoreMask,
+    Script,
+    method_of,
+    receiver_of,
+    word_of,
+)
 
 FUNCTION: Final = "scaled_dot_product_attention"
 _WIDTH: Final = 100
@@ -31,11 +41,12 @@ def kept_where(script: Script, mask: ScoreMask) -> str:
             return f"{script.code(node.left)} {sign} {script.code(part.comparator)}"
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert):
         return script.code(node.expression)
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        base, method = script.code(node.func.value), node.func.attr.value
+    owner = receiver_of(node, "logical_not", "eq", "ne")
+    if isinstance(node, cst.Call) and owner is not None:
+        base, method = script.code(owner), method_of(node)
         if method == "logical_not":
             return base
-        if method in ("eq", "ne") and len(node.args) == 1:
+        if len(node.args) == 1:
             other = "ne" if method == "eq" else "eq"
             return f"{base}.{other}({script.code(node.args[0])})"
     simple = isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) or node.lpar
@@ -184,10 +195,9 @@ class Rewriting:
         around = script.scopes.home(node)
         return any(
             first < script.tree.order(call) < last
-            and isinstance(call.func, cst.Attribute)
-            and call.func.attr.value.endswith("_")
-            and isinstance(call.func.value, cst.Name)
-            and call.func.value.value == name.value
+            and method_of(call).endswith("_")
+            and isinstance(owner := receiver_of(call), cst.Name)
+            and owner.value == name.value
             and not self._goes(call)
             for call in script.tree.within(around, cst.Call)
         )
@@ -252,10 +262,7 @@ def _is_pure(binding: Binding) -> bool:
         node = stack.pop()
         if isinstance(node, (cst.Await, cst.Yield, cst.NamedExpr)):
             return False
-        if isinstance(node, cst.Call):
-            func = node.func
-            last = func.attr if isinstance(func, cst.Attribute) else func
-            if not isinstance(last, cst.Name) or last.value not in _PURE:
-                return False
+        if isinstance(node, cst.Call) and word_of(node) not in _PURE:
+            return False
         stack += node.children
     return True

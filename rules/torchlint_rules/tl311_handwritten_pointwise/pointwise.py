@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Kind, Script
+from torchlint.api import Kind, Script, method_of, receiver_of
 
 _FUNCTIONAL: Final = "torch.nn.functional"
 _NEAR: Final = 2e-5
@@ -87,10 +87,10 @@ class _Reader:
         if name is not None:
             torch = any(name == f"{prefix}{word}" for prefix in _TORCH)
             return (word, node.args[0].value) if torch and len(node.args) == 1 else None
-        if isinstance(node.func, cst.Attribute) and not node.args:
-            if self.script.kind(node.func.value) is not Kind.NDARRAY:
-                return word, node.func.value
-        return None
+        owner = receiver_of(node) if not node.args else None
+        if owner is None or self.script.kind(owner) is Kind.NDARRAY:
+            return None
+        return word, owner
 
     # -- formulas -------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class _Reader:
         if not isinstance(node, cst.Call) or _last(node.func) != word:
             return None
         whole = self.script.name(node.func) == f"torch.{word}"
-        if not whole and not isinstance(node.func, cst.Attribute):
+        if not whole and not method_of(node):
             return None
         site, position = self.script.calls.at(node), 1 if whole else 0
         kept = site.argument("keepdim").equals(True) or site.argument(
@@ -293,7 +293,7 @@ class _Reader:
             return None
         if whole:
             return node.args[0].value
-        return node.func.value if isinstance(node.func, cst.Attribute) else None
+        return receiver_of(node)
 
     def _mean_square_of(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
         squares = self._reduced(node, "mean")
@@ -361,8 +361,9 @@ class _Reader:
 
     def _product_of_call(self, node: cst.Call) -> _Product:
         plain = [arg.value for arg in node.args]
-        if isinstance(node.func, cst.Attribute) and self.script.name(node.func) is None:
-            plain.insert(0, node.func.value)
+        owner = receiver_of(node)
+        if owner is not None and self.script.name(node.func) is None:
+            plain.insert(0, owner)
         word = _last(node.func)
         if word == "mul" and len(plain) == 2:
             return _times(self.product(plain[0]), self.product(plain[1]))

@@ -7,7 +7,17 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Frame, How, Invariance, Kind, Role, Script
+from torchlint.api import (
+    Binding,
+    Frame,
+    How,
+    Invariance,
+    Kind,
+    Role,
+    Script,
+    method_of,
+    receiver_of,
+)
 
 _ADDING: Final = ("append", "extend", "insert")
 _EMPTYING: Final = ("clear", "pop", "popleft")
@@ -56,10 +66,9 @@ def _inside(script: Script, frame: Frame) -> Iterator[Change]:
             if script.code(value.left) == script.code(target):
                 yield from _changed(script, frame, assign, target, value.right)
     for call in script.functions.own(frame.function, cst.Call):
-        func = call.func
-        if isinstance(func, cst.Attribute) and func.attr.value in _ADDING and call.args:
-            if _is_list(script, func.value) and not _is_emptied(script, func.value):
-                yield Change(call, script.code(func.value), "list", frame)
+        held = receiver_of(call, *_ADDING) if call.args else None
+        if held is not None and _is_list(script, held) and not _is_emptied(script, held):
+            yield Change(call, script.code(held), "list", frame)
 
 
 def _changed(
@@ -93,7 +102,7 @@ def _is_count(script: Script, node: cst.BaseExpression) -> bool:
     if not isinstance(node, cst.Call):
         return False
     func = node.func
-    sized = isinstance(func, cst.Attribute) and func.attr.value in _SIZES
+    sized = method_of(node) in _SIZES
     return sized or script.name(func) == "builtins.len"
 
 

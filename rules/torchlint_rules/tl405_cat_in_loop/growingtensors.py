@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Frequency, How, Kind, Role, Script
+from torchlint.api import Binding, Frequency, How, Kind, Role, Script, method_of, receiver_of
 
 TENSORS: Final = frozenset(
     f"torch.{word}" for word in "cat concat concatenate hstack vstack stack".split()
@@ -332,13 +332,11 @@ def _held_by_call(script: Script, call: cst.Call, loop: cst.For | cst.While, dep
     name = script.name(call.func)
     if name in _SAME and call.args:
         return _held(script, call.args[0].value, loop, depth - 1)
-    if name is None and isinstance(call.func, cst.Attribute):
-        if call.func.attr.value in _VIEWS:
-            return _held(script, call.func.value, loop, depth - 1)
-        if call.func.attr.value in _SLICES:
-            inner = _held(script, call.func.value, loop, depth - 1)
-            return Held(inner.roots, True, inner.loaded)
-    return Held()
+    whole = receiver_of(call, *_VIEWS, *_SLICES) if name is None else None
+    if whole is None:
+        return Held()
+    inner = _held(script, whole, loop, depth - 1)
+    return inner if method_of(call) in _VIEWS else Held(inner.roots, True, inner.loaded)
 
 
 def _held_by_binding(
@@ -385,9 +383,9 @@ def _written(script: Script, loop: cst.For | cst.While) -> Iterator[cst.BaseExpr
             if isinstance(each.target, cst.Subscript):
                 yield _whole(each.target)
     for call in script.tree.within(loop, cst.Call):
-        func = call.func
-        if isinstance(func, cst.Attribute) and func.attr.value.endswith("_"):
-            yield _whole(func.value)
+        func, owner = call.func, receiver_of(call)
+        if owner is not None and method_of(call).endswith("_"):
+            yield _whole(owner)
         for arg in call.args:
             out = arg.keyword is not None and arg.keyword.value == "out"
             if out or (script.name(func) or "").startswith("torch.distributed."):
@@ -399,8 +397,8 @@ def _whole(node: cst.BaseExpression) -> cst.BaseExpression:
     while True:
         if isinstance(node, cst.Subscript):
             node = node.value
-        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            node = node.func.value
+        elif (owner := receiver_of(node)) is not None:
+            node = owner
         elif isinstance(node, cst.Attribute) and node.attr.value in ("data", "T", "grad"):
             node = node.value
         else:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, How, Rule, Script
+from torchlint.api import Edits, Finding, Fix, How, Rule, Script, method_of, receiver_of
 from torchlint_rules.tl406_one_hot_matmul.scatteredonehot import scattered_later, scatters_ones
 
 _ONE_HOT: Final = "torch.nn.functional.one_hot"
@@ -72,11 +72,10 @@ def _products(script: Script) -> Iterator[Product]:
                 yield Product(operation, operation.left, operation.right, made)
     for call in script.tree.all(cst.Call):
         sides = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
-        func = call.func
-        if script.name(func) is None and isinstance(func, cst.Attribute):
-            if func.attr.value in _METHODS and len(sides) == 1:
-                sides = [func.value, *sides]
-        elif script.name(func) not in _PRODUCTS:
+        name, owner = script.name(call.func), receiver_of(call, *_METHODS)
+        if name is None and owner is not None and len(sides) == 1:
+            sides = [owner, *sides]
+        elif name is not None and name not in _PRODUCTS:
             continue
         if len(sides) == 2 and len(call.args) <= 2:
             made = _one_hot(script, sides[0], _DEPTH) if _is_product(script, call) else None
@@ -85,9 +84,7 @@ def _products(script: Script) -> Iterator[Product]:
 
 
 def _is_product(script: Script, call: cst.Call) -> bool:
-    func = call.func
-    named = script.name(func) in _PRODUCTS
-    return named or (isinstance(func, cst.Attribute) and func.attr.value in _METHODS)
+    return script.name(call.func) in _PRODUCTS or method_of(call) in _METHODS
 
 
 def _one_hot(script: Script, node: cst.BaseExpression, depth: int) -> cst.Call | None:
@@ -104,21 +101,19 @@ def _one_hot(script: Script, node: cst.BaseExpression, depth: int) -> cst.Call |
         return None
     if script.name(node.func) == _ONE_HOT:
         return node if node.args and node.args[0].keyword is None else None
-    func = node.func
     if scatters_ones(script, node):
         return node
-    if isinstance(func, cst.Attribute) and func.attr.value in _CASTS and script.name(func) is None:
-        return _one_hot(script, func.value, depth - 1)
-    return None
+    cast = receiver_of(node, *_CASTS) if script.name(node.func) is None else None
+    return _one_hot(script, cast, depth - 1) if cast is not None else None
 
 
 def _has_two_dimensions(script: Script, matrix: cst.BaseExpression) -> bool:
     """Return whether the file shows that an expression is a matrix."""
     if isinstance(matrix, cst.Attribute) and matrix.attr.value == "T":
         return _has_two_dimensions(script, matrix.value)
-    if isinstance(matrix, cst.Call) and isinstance(matrix.func, cst.Attribute):
-        if matrix.func.attr.value == "t" and not matrix.args:
-            return _has_two_dimensions(script, matrix.func.value)
+    turned = receiver_of(matrix, "t")
+    if turned is not None and isinstance(matrix, cst.Call) and not matrix.args:
+        return _has_two_dimensions(script, turned)
     if isinstance(matrix, cst.Attribute) and matrix.attr.value == "weight":
         layer = script.values.value_of(matrix.value).node
         if isinstance(layer, cst.Call) and script.name(layer.func) in _LAYERS:
@@ -171,14 +166,13 @@ def _moves(script: Script, node: cst.BaseExpression, depth: int) -> bool:
     if isinstance(node, cst.Name) and depth:
         value = script.scopes.reaching(node)[0].value
         return value is not None and _moves(script, value, depth - 1)
-    if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
+    owner = receiver_of(node)
+    if not isinstance(node, cst.Call) or owner is None or script.name(node.func) == _ONE_HOT:
         return False
-    if script.name(node.func) == _ONE_HOT:
-        return False
-    if node.func.attr.value in ("cuda", "type_as"):
+    if method_of(node) in ("cuda", "type_as"):
         return True
     dtypes = [script.code(arg.value).rpartition(".")[2] for arg in node.args]
-    return not all(map(_DTYPE.fullmatch, dtypes)) or _moves(script, node.func.value, depth)
+    return not all(map(_DTYPE.fullmatch, dtypes)) or _moves(script, owner, depth)
 
 
 def _without_line(script: Script, product: Product) -> Edits | None:

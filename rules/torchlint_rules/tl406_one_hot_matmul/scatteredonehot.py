@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, Script
+from torchlint.api import Binding, Script, method_of, receiver_of
 
 _ZEROS: Final = ("torch.zeros", "torch.zeros_like")
 _METHODS: Final = ("new_zeros", "zero_")
@@ -17,10 +17,8 @@ _DEPTH: Final = 4
 
 def scatters_ones(script: Script, call: cst.Call) -> bool:
     """Return whether a call writes a single one into each row of new zeros."""
-    func = call.func
-    return (
-        isinstance(func, cst.Attribute) and _is_zeros(script, func.value) and _fills(script, call)
-    )
+    owner = receiver_of(call)
+    return owner is not None and _is_zeros(script, owner) and _fills(script, call)
 
 
 def scattered_later(script: Script, use: cst.Name, made: Binding) -> cst.Call | None:
@@ -58,19 +56,18 @@ def _is_zeros(script: Script, node: cst.BaseExpression, depth: int = _DEPTH) -> 
         return False
     if script.name(node.func) in _ZEROS:
         return True
-    func = node.func
-    if not isinstance(func, cst.Attribute) or script.name(func) is not None:
+    if script.name(node.func) is not None:
         return False
-    return func.attr.value in _METHODS or (
-        func.attr.value in _CASTS and _is_zeros(script, func.value, depth - 1)
-    )
+    cast = receiver_of(node, *_CASTS)
+    zeros = cast is not None and _is_zeros(script, cast, depth - 1)
+    return zeros or method_of(node) in _METHODS
 
 
 def _fills(script: Script, change: cst.CSTNode) -> bool:
     """Return whether a call is `scatter_` of one in the last dimension, once per row."""
-    if not isinstance(change, cst.Call) or not isinstance(change.func, cst.Attribute):
+    if not isinstance(change, cst.Call) or method_of(change) != "scatter_":
         return False
-    if change.func.attr.value != "scatter_" or len(change.args) != 3:
+    if len(change.args) != 3:
         return False
     dim = script.values.value_of(change.args[0].value).literal
     one = script.values.value_of(change.args[2].value)

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import GradientAccumulation, How, Kind, Script, State
+from torchlint.api import GradientAccumulation, How, Kind, Script, State, method_of, receiver_of
 
 _SCALE_FREE: Final = frozenset(
     "Adam AdamW NAdam RAdam Adamax SparseAdam RMSprop Adagrad Adadelta Rprop".split()
@@ -96,26 +96,20 @@ def _is_factor(script: Script, node: cst.BinaryOperation, word: str) -> bool:
 
 
 def _is_batch_size(script: Script, node: cst.BaseExpression) -> bool:
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        if node.func.attr.value in ("numel", "nelement"):
-            return True
-    return script.program.is_batch_size(node)
+    return method_of(node) in ("numel", "nelement") or script.program.is_batch_size(node)
 
 
 def _is_scaled_call(script: Script, node: cst.Call, word: str, depth: int) -> bool:
-    func = node.func
     callee = script.functions.callee(node)
     if callee is not None:
         return _mentions(script, callee, word) or _adds_up(script, callee)
     if any(_mentions(script, arg, word) for arg in node.args):
         return True
-    if isinstance(func, cst.Attribute) and script.kind(func.value) in (Kind.TENSOR, Kind.LOSS):
-        if func.attr.value == "sum" or func.attr.value in _DIVIDING:
-            return True
-        if func.attr.value in _LOOKED_THROUGH:
-            return _is_scaled(script, func.value, word, depth - 1)
-    if script.calls.at(node).method in (*_DIVIDING, "sum"):
+    if method_of(node) in (*_DIVIDING, "sum"):
         return True
+    inner = receiver_of(node, *_LOOKED_THROUGH)
+    if inner is not None and script.kind(inner) in (Kind.TENSOR, Kind.LOSS):
+        return _is_scaled(script, inner, word, depth - 1)
     return _sums(script, node)
 
 

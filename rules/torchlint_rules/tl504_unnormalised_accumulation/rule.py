@@ -8,7 +8,17 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Duty, Edits, Finding, Fix, GradientAccumulation, Rule, Script
+from torchlint.api import (
+    Duty,
+    Edits,
+    Finding,
+    Fix,
+    GradientAccumulation,
+    Rule,
+    Script,
+    method_of,
+    receiver_of,
+)
 from torchlint_rules.shared.accumulators import Divided, divided_twice
 from torchlint_rules.tl504_unnormalised_accumulation.lossdivision import is_averaged
 
@@ -138,15 +148,11 @@ def _changes(script: Script, window: GradientAccumulation, size: cst.BaseExpress
 
 def _sent(script: Script, backward: cst.Call) -> cst.BaseExpression | None:
     """Return the loss of a backward call, None if it is not a plain expression."""
-    func = backward.func
-    if not isinstance(func, cst.Attribute) or func.attr.value != "backward":
+    value = receiver_of(backward, "backward")
+    if script.name(backward.func) is not None or any(arg.keyword is None for arg in backward.args):
         return None
-    if script.name(func) is not None or any(arg.keyword is None for arg in backward.args):
-        return None
-    value = func.value
-    if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
-        if value.func.attr.value == "scale" and value.args:
-            return value.args[0].value
+    if isinstance(value, cst.Call) and value.args and method_of(value) == "scale":
+        return value.args[0].value
     return value
 
 
@@ -199,8 +205,7 @@ def _lines(script: Script, closing: cst.If) -> list[str]:
         calls = [each.value for each in small if isinstance(each, cst.Expr)]
         if len(calls) != 1 or not isinstance(calls[0], cst.Call):
             return []
-        func = calls[0].func
-        word = func.attr.value if isinstance(func, cst.Attribute) else script.code(func)
+        word = method_of(calls[0]) or script.code(calls[0].func)
         if word not in ("step", "zero_grad", "update", "unscale_") and "clip_grad" not in word:
             return []
         code = script.code(line)

@@ -25,8 +25,8 @@ class MisplacedSchedulerStep(Rule):
         """Flag every misplaced step, and uses of removed arguments and methods."""
         for made in script.optimizers.schedulers.made:
             yield from self._verbose(script, made.call, made.name)
-        for call in script.calls.of_methods("get_lr"):
-            yield from self._rate(script, call)
+        for site in script.calls.of_methods("get_lr"):
+            yield from self._rate(script, site.node)
         for step in script.optimizers.schedulers.steps:
             if script.optimizers.schedulers.is_set_by_hand(step.scheduler):
                 continue

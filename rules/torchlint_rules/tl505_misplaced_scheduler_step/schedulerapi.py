@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Fix, Kind, Role, SchedulerStep, Script
+from torchlint.api import Edits, Fix, Kind, Role, SchedulerStep, Script, word_of
 from torchlint_rules.shared.steporder import early, is_now_and_then, put_behind
 
 _OWN_STEP: Final = frozenset({
@@ -158,11 +158,8 @@ def _subscripted(script: Script, node: cst.CSTNode) -> cst.CSTNode:
 def _is_shown(script: Script, node: cst.CSTNode) -> bool:
     at = script.tree.parent(node)
     while at is not None and not isinstance(at, cst.BaseStatement):
-        if isinstance(at, cst.Call):
-            func = at.func
-            last = func.attr if isinstance(func, cst.Attribute) else func
-            if isinstance(last, cst.Name) and last.value in _SHOWING:
-                return True
+        if isinstance(at, cst.Call) and word_of(at) in _SHOWING:
+            return True
         if isinstance(at, (cst.FormattedString, cst.FormattedStringExpression)):
             return True
         if isinstance(at, (cst.Comparison, cst.Assign, cst.AugAssign)):

@@ -43,13 +43,13 @@ def _is_over_batches(script: Script, step: SchedulerStep, loop: Loop) -> bool:
     return loop.role is Role.TRAIN_BATCH and loop.loader is not None
 
 
-def _given(script: Script, made: Schedule, name: str, position: int) -> cst.BaseExpression | None:
-    arg = script.calls.at(made.call).given(name, position)
+def _given(script: Script, made: Schedule, name: str) -> cst.BaseExpression | None:
+    arg = script.calls.at(made.call).given(name)
     return arg.value if arg is not None else None
 
 
-def _number(script: Script, made: Schedule, name: str, position: int) -> float | None:
-    value = script.calls.at(made.call).argument(name, position)
+def _number(script: Script, made: Schedule, name: str) -> float | None:
+    value = script.calls.at(made.call).argument(name)
     number = value.literal if value.state is State.KNOWN else None
     return float(number) if isinstance(number, (int, float)) else None
 
@@ -84,14 +84,14 @@ def _listed(step: SchedulerStep) -> str:
 def _batches(script: Script, made: Schedule) -> str:
     """Return the argument by which a scheduler counts batches, empty if it may count epochs."""
     if made.name == "OneCycleLR":
-        per_epoch = _given(script, made, "steps_per_epoch", 4)
-        total = _given(script, made, "total_steps", 2)
+        per_epoch = _given(script, made, "steps_per_epoch")
+        total = _given(script, made, "total_steps")
         if per_epoch is not None and not script.values.value_of(per_epoch).equals(1):
             return f"`steps_per_epoch={script.code(per_epoch)}`"
         if total is not None and _speaks(script, total) == "batches":
             return f"`total_steps={script.code(total)}`"
         return ""
-    up = script.calls.at(made.call).argument("step_size_up", 3)
+    up = script.calls.at(made.call).argument("step_size_up")
     if up.state is State.ABSENT:
         return "`step_size_up=2000`"
     if up.node is not None and _speaks(script, up.node) == "batches":
@@ -158,21 +158,18 @@ def _too_soon(script: Script, made: Schedule, epochs: list[Loop]) -> str:
     if made.name == "MultiStepLR":
         return _milestones(script, made)
     if made.name in ("CosineAnnealingLR", "PolynomialLR", "LinearLR"):
-        word, position = {
-            "CosineAnnealingLR": ("T_max", 1), "PolynomialLR": ("total_iters", 1),
-            "LinearLR": ("total_iters", 3),
-        }[made.name]  # fmt: skip
-        span = _given(script, made, word, position)
+        word = "T_max" if made.name == "CosineAnnealingLR" else "total_iters"
+        span = _given(script, made, word)
         if span is not None and _is_epochs(script, span, epochs):
             return f"`{word}={script.code(span)}` is a number of epochs"
     return ""
 
 
 def _one_cycle(script: Script, made: Schedule, epochs: list[Loop]) -> str:
-    total = _given(script, made, "total_steps", 2)
+    total = _given(script, made, "total_steps")
     if total is not None and _is_epochs(script, total, epochs):
         return f"`total_steps={script.code(total)}` is a number of epochs"
-    planned = _number(script, made, "epochs", 3)
+    planned = _number(script, made, "epochs")
     bounds = [bound for loop in epochs if (bound := _bound(script, loop)) is not None]
     run = [script.values.value_of(bound).literal for bound in bounds]
     if planned is not None and any(type(each) is int and each > planned for each in run):
@@ -182,26 +179,26 @@ def _one_cycle(script: Script, made: Schedule, epochs: list[Loop]) -> str:
 
 def _decay(script: Script, made: Schedule) -> str:
     if made.name == "StepLR":
-        size, gamma = _number(script, made, "step_size", 1), _gamma(script, made, 2)
-        span = _given(script, made, "step_size", 1)
+        size, gamma = _number(script, made, "step_size"), _gamma(script, made)
+        span = _given(script, made, "step_size")
         if span is not None and _speaks(script, span) == "epochs":
             return f"`step_size={script.code(span)}` is a number of epochs"
     else:
-        size, gamma = 1.0, _gamma(script, made, 1)
+        size, gamma = 1.0, _gamma(script, made)
     if not size or not gamma:
         return ""
     left = gamma ** (_SOON // size)
     return f"after {_SOON} batches the rate is {left:.1g} of what it was" if left < 0.1 else ""
 
 
-def _gamma(script: Script, made: Schedule, position: int) -> float | None:
-    if script.calls.at(made.call).argument("gamma", position).state is State.ABSENT:
+def _gamma(script: Script, made: Schedule) -> float | None:
+    if script.calls.at(made.call).argument("gamma").state is State.ABSENT:
         return 0.1
-    return _number(script, made, "gamma", position)
+    return _number(script, made, "gamma")
 
 
 def _milestones(script: Script, made: Schedule) -> str:
-    given = _given(script, made, "milestones", 1)
+    given = _given(script, made, "milestones")
     if given is None:
         return ""
     if _speaks(script, given) == "epochs":

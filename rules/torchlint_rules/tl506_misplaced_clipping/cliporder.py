@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Kind, Role, Script, Update
+from torchlint.api import Act, Edits, Kind, Role, Script, Update, receiver_of
 from torchlint_rules.shared.steporder import line_of, whole
 
 
@@ -69,9 +69,8 @@ def _comes_first(acts: list[Act], one: Act, other: Act) -> bool:
 def misplaced(script: Script, clip: Clip) -> Edits | None:
     """Move a clipping between the backward pass and the step, None if that may be wrong."""
     step = clip.step
-    if step.at is not step.call or not isinstance(step.call.func, cst.Attribute):
-        return None
-    if script.kind(step.call.func.value) is Kind.SCALER:
+    stepped = receiver_of(step.call)
+    if step.at is not step.call or stepped is None or script.kind(stepped) is Kind.SCALER:
         return None
     place = line_of(script, step.call)
     block = script.tree.parent(place) if place is not None else None
@@ -91,10 +90,10 @@ def into_closing(script: Script, call: cst.Call, closing: cst.If) -> Edits | Non
     ]
     if line is None or len(steps) != 1:
         return None
-    func = steps[0].call.func
+    stepped = receiver_of(steps[0].call)
     place = line_of(script, steps[0].call)
-    if place is None or not isinstance(func, cst.Attribute):
+    if place is None or stepped is None:
         return None
-    if script.kind(func.value) is Kind.SCALER or script.tree.parent(place) is not closing.body:
+    if script.kind(stepped) is Kind.SCALER or script.tree.parent(place) is not closing.body:
         return None
     return script.edits.moved(line, place, behind=False)

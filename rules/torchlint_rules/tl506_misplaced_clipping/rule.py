@@ -7,7 +7,20 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Finding, Fix, How, Impact, Kind, Rule, Script, Span
+from torchlint.api import (
+    Act,
+    Edits,
+    Finding,
+    Fix,
+    How,
+    Impact,
+    Kind,
+    Rule,
+    Script,
+    Span,
+    method_of,
+    receiver_of,
+)
 from torchlint_rules.shared.accumulators import clips_of_parts
 from torchlint_rules.shared.renaming import renamed
 from torchlint_rules.tl506_misplaced_clipping.cliporder import (
@@ -64,8 +77,9 @@ class MisplacedClipping(Rule):
 
     def _clamped(self, script: Script) -> Iterator[Finding]:
         """Yield the loops that limit the gradients of a network one by one."""
-        for call in script.calls.of_methods("clamp_"):
-            grad = script.calls.at(call).receiver
+        for site in script.calls.of_methods("clamp_"):
+            call = site.node
+            grad = site.receiver
             if isinstance(grad, cst.Attribute) and grad.attr.value == "data":
                 grad = grad.value
             loop = next(script.loops.around(call), None)
@@ -118,18 +132,13 @@ def _draws_parameters(drawn: cst.BaseExpression) -> bool:
         key = drawn.slice[0].slice
         word = key.value if isinstance(key, cst.Index) else None
         return isinstance(word, cst.SimpleString) and word.raw_value == "params"
-    func = drawn.func if isinstance(drawn, cst.Call) else None
-    return isinstance(func, cst.Attribute) and func.attr.value == "parameters"
+    return method_of(drawn) == "parameters"
 
 
 def _is_of_this_file(script: Script, call: cst.Call) -> bool:
     """Return whether the clipped values are the parameters of a network that the file builds."""
-    given = call.args[0].value if call.args else None
-    return (
-        isinstance(given, cst.Call)
-        and isinstance(given.func, cst.Attribute)
-        and script.values.visibility.shows(given.func.value)
-    )
+    network = receiver_of(call.args[0].value) if call.args else None
+    return network is not None and script.values.visibility.shows(network)
 
 
 def _said(
@@ -216,8 +225,8 @@ def _branches_only(script: Script, node: cst.CSTNode, block: cst.IndentedBlock) 
 
 def _is_scaled(script: Script, call: cst.Call) -> bool:
     """Return whether a gradient scaler steps, so that another rule checks the clipping."""
-    func = call.func
-    return isinstance(func, cst.Attribute) and script.kind(func.value) is Kind.SCALER
+    owner = receiver_of(call)
+    return owner is not None and script.kind(owner) is Kind.SCALER
 
 
 def _used_up(script: Script, call: cst.Call) -> tuple[cst.Name, cst.Assign] | None:
@@ -235,8 +244,7 @@ def _used_up(script: Script, call: cst.Call) -> tuple[cst.Name, cst.Assign] | No
         or value is not line.value
     ):
         return None
-    method = value.func.attr.value if isinstance(value.func, cst.Attribute) else ""
-    if method != "parameters" and script.name(value.func) != "builtins.filter":
+    if method_of(value) != "parameters" and script.name(value.func) != "builtins.filter":
         return None
     if script.scopes.home(line) is not script.scopes.home(call):
         return None
@@ -275,10 +283,10 @@ def _adds_norms(script: Script, loop: cst.For) -> bool:
 
 
 def _is_norm(script: Script, call: cst.Call, loop: cst.For) -> bool:
-    func = call.func
-    if not isinstance(func, cst.Attribute) or func.attr.value != "norm":
+    tensor = receiver_of(call, "norm")
+    if tensor is None:
         return False
-    owner = script.code(func.value)
+    owner = script.code(tensor)
     if owner.endswith((".grad", ".grad.data", ".grad.detach()")):
         return True
     gradients = isinstance(loop.iter, (cst.Name, cst.Attribute)) and not _GRADIENTS.isdisjoint(

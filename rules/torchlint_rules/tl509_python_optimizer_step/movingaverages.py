@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Script
+from torchlint.api import Script, method_of, receiver_of
 
 _BARE: Final = ("data", "detach")
 _ROUNDING: Final = 1e-12
@@ -42,14 +42,15 @@ def average_of(
     if not isinstance(line, cst.Expr) or not isinstance(line.value, cst.Call):
         return None
     call = line.value
-    if len(call.args) != 1 or not isinstance(call.func, cst.Attribute):
+    owner = receiver_of(call)
+    if len(call.args) != 1 or owner is None:
         return None
-    owner, given = call.func.value, call.args[0]
+    given = call.args[0]
     if given.keyword is not None or given.star:
         return None
-    if call.func.attr.value == "copy_":
+    if method_of(call) == "copy_":
         return _of_sum(script, call, owner, given.value, parameters)
-    if call.func.attr.value == "add_" and isinstance(owner, cst.Call):
+    if method_of(call) == "add_" and isinstance(owner, cst.Call):
         return _of_chain(script, call, owner, given.value, parameters)
     return None
 
@@ -62,21 +63,19 @@ def scaled_and_added(
     `old` and `new` are names of `parameters`, or entries that such a name picks.
     """
     call = line.value if isinstance(line, cst.Expr) else None
-    if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+    scaled = receiver_of(call, "add_")
+    if not isinstance(call, cst.Call) or not isinstance(scaled, cst.Call) or len(call.args) != 2:
         return None
-    scaled = call.func.value
-    if call.func.attr.value != "add_" or not isinstance(scaled, cst.Call) or len(call.args) != 2:
-        return None
-    func, (new, share) = scaled.func, call.args
-    if not isinstance(func, cst.Attribute) or func.attr.value != "mul_" or len(scaled.args) != 1:
+    old, (new, share) = receiver_of(scaled, "mul_"), call.args
+    if old is None or len(scaled.args) != 1:
         return None
     if share.keyword is None or share.keyword.value != "alpha" or new.keyword is not None:
         return None
-    picked = _is_picked(func.value, parameters) and _is_picked(new.value, parameters)
+    picked = _is_picked(old, parameters) and _is_picked(new.value, parameters)
     if not picked or not _complete(script, scaled.args[0].value, share.value):
         return None
     weight = script.tree.argument(share.value)
-    return Average(call, script.code(func.value), script.code(new.value), weight)
+    return Average(call, script.code(old), script.code(new.value), weight)
 
 
 def _is_picked(node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
@@ -120,13 +119,13 @@ def _of_chain(
 ) -> Average | None:
     """Return the average of `old.mul_(d).add_((1 - d) * new)`."""
     term = _term(added, parameters)
-    func = scaled.func
-    if term is None or not isinstance(func, cst.Attribute) or func.attr.value != "mul_":
+    old = receiver_of(scaled, "mul_")
+    if term is None or old is None:
         return None
     if len(scaled.args) != 1 or not _complete(script, scaled.args[0].value, term.factor):
         return None
     weight = script.tree.argument(term.factor)
-    return Average(node, script.code(func.value), script.code(term.tensor), weight)
+    return Average(node, script.code(old), script.code(term.tensor), weight)
 
 
 def _term(node: cst.BaseExpression, parameters: frozenset[str]) -> _Term | None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Finding, Fix, How, Kind, Role, Rule, Script
+from torchlint.api import Act, Finding, Fix, How, Kind, Role, Rule, Script, method_of, receiver_of
 from torchlint_rules.tl509_python_optimizer_step.movingaverages import (
     Average,
     average_of,
@@ -141,16 +141,16 @@ def _over_parameters(script: Script, node: cst.BaseExpression) -> bool:
     if name in ("builtins.zip", "builtins.list", "builtins.filter"):
         inner = [arg.value for arg in node.args if not isinstance(arg.value, cst.Lambda)]
         return bool(inner) and all(_over_parameters(script, each) for each in inner)
-    return isinstance(node.func, cst.Attribute) and node.func.attr.value in _ITERATED
+    return method_of(node) in _ITERATED
 
 
 def _is_made_here(script: Script, loop: cst.For) -> bool:
     """Return whether this file builds all networks whose parameters a loop iterates over."""
     iterated = script.values.value_of(loop.iter).node or loop.iter
     owners = [
-        call.func.value
+        owner
         for call in script.tree.within(iterated, cst.Call)
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _ITERATED
+        if (owner := receiver_of(call, *_ITERATED)) is not None
     ]
     return bool(owners) and all(script.values.visibility.shows(owner) for owner in owners)
 
@@ -191,11 +191,10 @@ def _is_update(script: Script, loop: cst.For, line: cst.BaseSmallStatement) -> b
         whole = isinstance(target, cst.Attribute) and _is_parameter(script, loop, target)
         return whole and _reads_gradient(script, line.value)
     call = line.value if isinstance(line, cst.Expr) else None
-    if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+    owner = receiver_of(call, *_UPDATING)
+    if not isinstance(call, cst.Call) or owner is None:
         return False
-    if call.func.attr.value not in _UPDATING:
-        return False
-    return _is_parameter(script, loop, call.func.value) and any(
+    return _is_parameter(script, loop, owner) and any(
         _reads_gradient(script, arg.value) for arg in call.args
     )
 

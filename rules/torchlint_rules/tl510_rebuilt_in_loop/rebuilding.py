@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Invariance, Loop, Role, Script
+from torchlint.api import Edits, Invariance, Loop, Role, Script, method_of, receiver_of, word_of
 
 _OTHER_RUNS: Final = frozenset(
     (
@@ -111,12 +111,7 @@ def _is_another_run(script: Script, loop: Loop) -> bool:
     )
     if _OTHER_RUNS.intersection(script.names.words(head)) and not loop.is_batch:
         return True
-    for call in script.tree.within(node.body, cst.Call):
-        func = call.func
-        last = func.attr if isinstance(func, cst.Attribute) else func
-        if isinstance(last, cst.Name) and last.value in _AFRESH:
-            return True
-    return False
+    return any(word_of(call) in _AFRESH for call in script.tree.within(node.body, cst.Call))
 
 
 # -- invariance ------------------------------------------------------------------------------
@@ -131,9 +126,9 @@ def _is_same(
 ) -> bool:
     values = [arg.value for arg in call.args]
     node = whole
-    while node is not call and isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+    while node is not call and isinstance(node, cst.Call) and (inner := receiver_of(node)):
         values += [arg.value for arg in node.args]
-        node = node.func.value
+        node = inner
     return all(_stays(script, value, loop, runs) for value in values)
 
 
@@ -142,15 +137,12 @@ def _stays(
 ) -> bool:
     """Return whether a value, such as a network's parameters, is the same in all iterations."""
     if isinstance(value, cst.Call):
-        func = value.func
-        if isinstance(func, cst.Attribute) and func.attr.value in (
-            "parameters",
-            "named_parameters",
-        ):
-            return _keeps_parts(script, func.value, loop) and (
-                script.loops.invariances.of(func.value, loop.node, runs) is Invariance.INVARIANT
+        owner = receiver_of(value, "parameters", "named_parameters")
+        if owner is not None:
+            return _keeps_parts(script, owner, loop) and (
+                script.loops.invariances.of(owner, loop.node, runs) is Invariance.INVARIANT
             )
-        if script.name(func) in _COLLECTING:
+        if script.name(value.func) in _COLLECTING:
             return all(
                 isinstance(arg.value, cst.Lambda) or _stays(script, arg.value, loop, runs)
                 for arg in value.args
@@ -174,8 +166,7 @@ def _keeps_parts(script: Script, network: cst.BaseExpression, loop: Loop) -> boo
         if target.startswith(f"{path}.") or target.endswith(".requires_grad"):
             return False
     return not any(
-        isinstance(call.func, cst.Attribute) and call.func.attr.value == "requires_grad_"
-        for call in script.tree.within(loop.node.body, cst.Call)
+        method_of(call) == "requires_grad_" for call in script.tree.within(loop.node.body, cst.Call)
     )
 
 

@@ -59,7 +59,9 @@ def _looks_now_and_then(script: Script) -> Iterator[cst.Call]:
 
 def _looks_in_eval(script: Script) -> Iterator[cst.Call]:
     """Yield the forward calls after `eval()` in a loop that trains on all data at once."""
-    switched = {id(next(script.loops.around(it), None)) for it in script.calls.of_methods("eval")}
+    switched = {
+        id(next(script.loops.around(it.node), None)) for it in script.calls.of_methods("eval")
+    }
     for loop in script.loops.of(Role.TRAIN_BATCH, Role.EPOCH) if switched else ():
         if id(loop) not in switched:
             continue

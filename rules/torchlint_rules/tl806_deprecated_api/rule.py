@@ -48,8 +48,8 @@ class DeprecatedApi(Rule):
             yield from self._flags(script, site)
         for site in script.calls.of("torch.utils.data.DataLoader"):
             yield from self._pinned(script, site)
-        for call in script.calls.of_methods(*OVERLOADS):
-            yield from self._overload(script, call)
+        for site in script.calls.of_methods(*OVERLOADS):
+            yield from self._overload(script, site)
 
     def _named(self, script: Script, site: CallSite, known: Deprecated) -> Iterator[Finding]:
         if not script.program.target.has(known.since) or _also_new(script, site.node, known.new):
@@ -118,20 +118,17 @@ class DeprecatedApi(Rule):
             fix = Fix.exact(title, edits)
         yield Finding(self.code, script.span(given), message, fix)
 
-    def _overload(self, script: Script, call: cst.Call) -> Iterator[Finding]:
+    def _overload(self, script: Script, site: CallSite) -> Iterator[Finding]:
         """Yield an in-place operation whose factor stands before its tensors."""
-        assert isinstance(call.func, cst.Attribute)
-        length, keyword = OVERLOADS[call.func.attr.value]
+        call, method = site.node, site.method
+        length, keyword = OVERLOADS[method]
         if script.name(call.func) is not None or len(call.args) != length:
             return
         if any(arg.keyword or arg.star for arg in call.args):
             return
         factor, *tensors = (script.tree.argument(arg.value) for arg in call.args)
         new = f"{', '.join(tensors)}, {keyword}={factor}"
-        message = (
-            f"`{call.func.attr.value}` with its factor first is deprecated: write "
-            f"`{call.func.attr.value}({new})`"
-        )
+        message = f"`{method}` with its factor first is deprecated: write `{method}({new})`"
         edits = _moved(script, call, keyword)
         fix = None
         if edits is not None:

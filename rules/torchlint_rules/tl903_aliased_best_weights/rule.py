@@ -7,7 +7,18 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Kind, Loop, Role, Rule, Script
+from torchlint.api import (
+    Edits,
+    Finding,
+    Fix,
+    Kind,
+    Loop,
+    Role,
+    Rule,
+    Script,
+    method_of,
+    receiver_of,
+)
 from torchlint_rules.tl903_aliased_best_weights.beststate import is_saved, stays
 
 _BEST: Final = frozenset("best better improved improves improvement lowest highest min max".split())
@@ -25,7 +36,7 @@ class AliasedBestWeights(Rule):
                 whole = not live and _is_network(script, target, value)
                 if not live and not whole:
                     continue
-                owner = value if whole else _owner(live[0])
+                owner = value if whole else script.calls.at(live[0]).receiver
                 if not _is_kept(script, line, target, owner):
                     continue
                 name, network = script.code(target), script.code(owner)
@@ -42,7 +53,7 @@ class AliasedBestWeights(Rule):
 
 def _candidates(script: Script) -> Iterator[cst.Assign]:
     """Yield the assignments of a state dict, and those of a name to a name."""
-    taking = {id(_line(script, call)) for call in script.calls.of_methods("state_dict")}
+    taking = {id(_line(script, site.node)) for site in script.calls.of_methods("state_dict")}
     for line in script.tree.all(cst.Assign):
         if id(line) in taking or isinstance(line.value, (cst.Name, cst.Attribute, cst.Tuple)):
             yield line
@@ -76,11 +87,6 @@ def _is_network(script: Script, target: cst.BaseExpression, value: cst.BaseExpre
     return script.kind(value) is Kind.MODULE
 
 
-def _owner(call: cst.Call) -> cst.BaseExpression:
-    assert isinstance(call.func, cst.Attribute)
-    return call.func.value
-
-
 def _live(script: Script, value: cst.BaseExpression) -> list[cst.Call]:
     """Return the calls of `state_dict` whose live tensors a value holds, the network's first."""
     if isinstance(value, cst.Dict):
@@ -90,7 +96,9 @@ def _live(script: Script, value: cst.BaseExpression) -> list[cst.Call]:
             if isinstance(each, cst.DictElement)
             for call in _live(script, each.value)
         ]
-        networks = [call for call in found if script.kind(_owner(call)) in _NETWORKS]
+        networks = [
+            call for call in found if script.kind(script.calls.at(call).receiver) in _NETWORKS
+        ]
         return [*networks, *(call for call in found if call not in networks)] if networks else []
     if isinstance(value, cst.Tuple):
         return [call for each in value.elements for call in _live(script, each.value)]
@@ -98,12 +106,12 @@ def _live(script: Script, value: cst.BaseExpression) -> list[cst.Call]:
         return _live(script, _gone_through(value))
     if not isinstance(value, cst.Call):
         return []
-    func = value.func
-    if isinstance(func, cst.Attribute) and func.attr.value == "state_dict":
-        return [value] if script.kind(func.value) in (*_NETWORKS, Kind.OPTIMIZER) else []
-    if isinstance(func, cst.Attribute) and func.attr.value == "copy" and not value.args:
-        return _live(script, func.value)
-    if script.name(func) in _SHALLOW and len(value.args) == 1 and not value.args[0].star:
+    owner = receiver_of(value, "state_dict", "copy")
+    if owner is not None and method_of(value) == "state_dict":
+        return [value] if script.kind(owner) in (*_NETWORKS, Kind.OPTIMIZER) else []
+    if owner is not None and not value.args:
+        return _live(script, owner)
+    if script.name(value.func) in _SHALLOW and len(value.args) == 1 and not value.args[0].star:
         return _live(script, value.args[0].value)
     return []
 
@@ -111,13 +119,12 @@ def _live(script: Script, value: cst.BaseExpression) -> list[cst.Call]:
 def _gone_through(value: cst.DictComp) -> cst.BaseExpression:
     """Return the mapping whose values `{k: v for k, v in state.items()}` shares."""
     drawn, target = value.for_in.iter, value.for_in.target
-    if not isinstance(drawn, cst.Call) or not isinstance(drawn.func, cst.Attribute):
-        return value.value
-    if drawn.func.attr.value != "items" or not isinstance(target, cst.Tuple):
+    owner = receiver_of(drawn, "items")
+    if owner is None or not isinstance(target, cst.Tuple):
         return value.value
     second = target.elements[-1].value
     kept = isinstance(value.value, cst.Name) and value.value.deep_equals(second)
-    return drawn.func.value if kept else value.value
+    return owner if kept else value.value
 
 
 # -- what is kept -------------------------------------------------------------
@@ -263,10 +270,10 @@ def _is_of_torch(script: Script, value: cst.BaseExpression) -> bool:
     """Return whether torch's own code creates a state dict, which can be copied then."""
     if not isinstance(value, cst.Call):
         return False
-    owner = script.functions.instance_of(_owner(value))
+    owner = script.functions.instance_of(script.calls.at(value).receiver)
     if owner is not None and script.functions.method(owner, "state_dict") is not None:
         return False
-    return not script.loaders.provenance.unseen_class(_owner(value))
+    return not script.loaders.provenance.unseen_class(script.calls.at(value).receiver)
 
 
 def _copied(script: Script, value: cst.BaseExpression, word: str) -> Edits:

@@ -98,6 +98,11 @@ class ExpressionEdits:
         opening = self.delete(whole.start, inner.start) if call.func.lpar else ()
         return (*opening, Edit(Span(inner.end, whole.end), text))
 
+    def renamed(self, call: cst.Call, word: str) -> Edits | None:
+        """Rename the attribute that a call calls, None if it calls none."""
+        func = call.func
+        return self.replace(func.attr, word) if isinstance(func, cst.Attribute) else None
+
     def replace(self, node: cst.CSTNode, text: str) -> Edits:
         """Replace a node, its own parentheses included, by `text`."""
         return (Edit(self.tree.span(node), text),)

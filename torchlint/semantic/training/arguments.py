@@ -302,7 +302,7 @@ class Trainings:
                 return Value(State.UNKNOWN)
             found = self.values.value_of(line.value)
         for setter in self.calls.of_methods(*_SETTERS):
-            if isinstance(setter.func, cst.Attribute) and self._may_be(setter.func.value, call):
+            if self._may_be(setter.receiver, call):
                 return Value(State.UNKNOWN)
         return found
 

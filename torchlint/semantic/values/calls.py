@@ -7,6 +7,8 @@ from functools import cached_property
 
 import libcst as cst
 
+from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.values.signatures import place
 from torchlint.semantic.values.values import Value, Values
 
 _Index = dict[str, list[cst.Call]]
@@ -27,7 +29,7 @@ class CallSite:
     @property
     def method(self) -> str:
         """The name of the called attribute, "" if the call is of a plain name."""
-        return self.node.func.attr.value if isinstance(self.node.func, cst.Attribute) else ""
+        return method_of(self.node)
 
     @property
     def receiver(self) -> cst.BaseExpression:
@@ -35,12 +37,18 @@ class CallSite:
         return cst.ensure_type(self.node.func, cst.Attribute).value
 
     def argument(self, name: str, position: int | None = None) -> Value:
-        """Return the value of a parameter, searching `**` dictionaries too."""
-        return self.values.argument(self.node, name, position)
+        """Return the value of a parameter, searching `**` dictionaries too.
+
+        `position` is its place among positional arguments where the signature is not known.
+        """
+        return self.values.argument(self.node, name, self._place(name, position))
 
     def given(self, name: str, position: int | None = None) -> cst.Arg | None:
         """Return the argument node if the call spells it out."""
-        return self.values.argument_node(self.node, name, position)
+        return self.values.argument_node(self.node, name, self._place(name, position))
+
+    def _place(self, name: str, position: int | None) -> int | None:
+        return place(self.name, self.method, name) if position is None else position
 
     @property
     def has_splat(self) -> bool:
@@ -69,9 +77,9 @@ class Calls:
         """The qualified names of everything the file calls, each once."""
         return tuple(self._by_name)
 
-    def of_methods(self, *methods: str) -> Iterator[cst.Call]:
+    def of_methods(self, *methods: str) -> Iterator[CallSite]:
         """Yield the calls of attributes with any of these names, on whatever object."""
-        return iter(self._joined(self._by_method, methods))
+        return map(self.at, self._joined(self._by_method, methods))
 
     def _joined(self, index: _Index, words: tuple[str, ...]) -> list[cst.Call]:
         found = [index[word] for word in dict.fromkeys(words) if word in index]
@@ -92,6 +100,7 @@ class Calls:
     def _by_method(self) -> _Index:
         index: _Index = {}
         for call in self.tree.all(cst.Call):
-            if type(call.func) is cst.Attribute:
-                index.setdefault(call.func.attr.value, []).append(call)
+            method = method_of(call)
+            if method:
+                index.setdefault(method, []).append(call)
         return index

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Loop, Script
+from torchlint.api import How, Kind, Loop, Script, receiver_of
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape
 
 _LOOKS: Final = frozenset({"builtins.len", "builtins.enumerate", "builtins.print"})
@@ -69,18 +69,18 @@ class Agreement:
         if any(script.name(call.func) in _SEEDS for call in script.tree.all(cst.Call)):
             return
         decides = next(self._stops(), None) is not None or any(
-            call.args and self._is_scheduler(call) for call in script.calls.of_methods("step")
+            site.node.args and self._is_scheduler(site.node)
+            for site in script.calls.of_methods("step")
         )
         if not decides:
             return
         for site in script.calls.of(_LOADER):
-            if site.node is not self.shape.loader and site.argument("shuffle", 2).equals(True):
+            if site.node is not self.shape.loader and site.argument("shuffle").equals(True):
                 why = "each process would evaluate in another order: call `torch.manual_seed` first"
                 raise ObstacleError(site.node, why)
 
     def _is_scheduler(self, call: cst.Call) -> bool:
-        owner = call.func.value if isinstance(call.func, cst.Attribute) else call
-        return self.script.kind(owner) is Kind.SCHEDULER
+        return self.script.kind(receiver_of(call) or call) is Kind.SCHEDULER
 
     # -- the training data ----------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, How, Kind, Script, Share, Shares
+from torchlint.api import Binding, How, Kind, Script, Share, Shares, method_of, receiver_of
 from torchlint_rules.tl701_data_parallel.torchrun.meters import Meter, meter_of
 from torchlint_rules.tl701_data_parallel.torchrun.output import writes
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape, reads
@@ -158,12 +158,12 @@ class Carried:
 
     def _is_harmless(self, call: cst.Call, root: cst.Name | None) -> bool:
         """Return whether a call shows its arguments, or stores nothing of them."""
-        assert isinstance(call.func, cst.Attribute)
-        if call.func.attr.value in ("step",) and self._is_scheduler(call.func.value):
+        site = self.script.calls.at(call)
+        if site.method == "step" and self._is_scheduler(site.receiver):
             raise ObstacleError(call, "it depends on one process's samples, but all must agree")
-        if shows(self.script, call) or call.func.attr.value in _KEEPS_NOTHING:
+        if shows(self.script, call) or site.method in _KEEPS_NOTHING:
             return True
-        if self.script.kind(call.func.value) in _PARTS:
+        if self.script.kind(site.receiver) in _PARTS:
             return True
         return root is not None and self._made_here(root)
 
@@ -180,7 +180,7 @@ class Carried:
         for call in script.functions.own(self._body(), cst.Call):
             root = _root(call.func)
             statement = isinstance(script.tree.parent(call), cst.Expr)
-            if root is None or (statement and isinstance(call.func, cst.Attribute)):
+            if root is None or (statement and method_of(call)):
                 continue
             if not self._takes_local(call) or self._keeps_nothing(call, root):
                 continue
@@ -196,9 +196,11 @@ class Carried:
             return True
         if shows(script, call) or script.kind(call) is Kind.LOSS:
             return True
-        if isinstance(call.func, cst.Attribute):
-            if call.func.attr.value in _KEEPS_NOTHING or script.kind(call.func.value) in _PARTS:
-                return True
+        owner = receiver_of(call)
+        if method_of(call) in _KEEPS_NOTHING:
+            return True
+        if owner is not None and script.kind(owner) in _PARTS:
+            return True
         if script.kind(call.func) in _PARTS or script.loops.module_call(call) is not None:
             return True
         sent = script.values.kinds.losses.sent_backward
@@ -253,9 +255,9 @@ class Carried:
         """Return whether a meter is created, or reset, in the iteration that runs the loop."""
         if self.script.program.begun(name, self.shape.batches) is not None:
             return True
-        for call in self.script.calls.of_methods("reset"):
-            receiver = self.script.calls.at(call).receiver
-            if isinstance(receiver, cst.Name) and receiver.value == name and self._leads_in(call):
+        for site in self.script.calls.of_methods("reset"):
+            meter = site.receiver
+            if isinstance(meter, cst.Name) and meter.value == name and self._leads_in(site.node):
                 return True
         return False
 
@@ -401,10 +403,10 @@ class Carried:
                     line = script.tree.smallest_statement(binding.node)
                     raise ObstacleError(line, f"`{binding.name}` {_NOT_A_SUM}")
         for inner in script.functions.own(callee.body, cst.Call):
-            func = inner.func
-            if not isinstance(func, cst.Attribute) or func.attr.value not in _COLLECTS:
+            owner = receiver_of(inner, *_COLLECTS)
+            if owner is None:
                 continue
-            root = _root(func.value)
+            root = _root(owner)
             if self._made_in(root, callee) or shows(script, inner):
                 continue
             if any(share(arg.value) not in _EQUAL for arg in inner.args):
@@ -453,9 +455,7 @@ class Carried:
             return True
         calls = list(script.tree.within(part, cst.Call))
         return script.loops.runs_module(part) or any(
-            script.loops.is_step(call)
-            or writes(script, call)
-            or (isinstance(call.func, cst.Attribute) and call.func.attr.value == "step")
+            script.loops.is_step(call) or writes(script, call) or method_of(call) == "step"
             for call in calls
         )
 

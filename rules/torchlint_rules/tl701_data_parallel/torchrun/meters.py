@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from torchlint.api import Script, Share, Shares
+from torchlint.api import Script, Share, Shares, receiver_of
 
 
 @dataclass
@@ -36,10 +36,8 @@ class Meter:
 
 def meter_of(script: Script, shares: Shares, call: cst.Call) -> Meter | None:
     """Return the effect of a call on a meter whose class is in this file, None for other calls."""
-    func = call.func
-    if not isinstance(func, cst.Attribute):
-        return None
-    owner = script.functions.instance_of(func.value)
+    held = receiver_of(call)
+    owner = script.functions.instance_of(held) if held is not None else None
     callee = script.functions.callee(call)
     if owner is None or callee is None or set(script.functions.bases(owner)) - {"builtins.object"}:
         return None

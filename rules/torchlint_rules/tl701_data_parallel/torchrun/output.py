@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edit, Edits, Script, Span
+from torchlint.api import Edit, Edits, Script, Span, method_of, receiver_of
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError
 
 _WRITES: Final = frozenset({
@@ -121,12 +121,11 @@ def _is_write(script: Script, line: cst.BaseStatement, writers: set[str]) -> boo
     name = script.name(call.func)
     if name in _WRITES or (name or "").startswith("wandb."):
         return True
-    if isinstance(call.func, cst.Attribute):
-        method = call.func.attr.value
-        if method in _WRITING_METHODS or method in _LOGGING_METHODS:
-            return True
-        if isinstance(call.func.value, cst.Name) and call.func.value.value in writers:
-            return True
+    method, owner = method_of(call), receiver_of(call)
+    if method in _WRITING_METHODS or method in _LOGGING_METHODS:
+        return True
+    if isinstance(owner, cst.Name) and owner.value in writers:
+        return True
     return _hands_over_weights(script, call)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Kind, Note, Script
+from torchlint.api import Edits, Kind, Note, Script, method_of
 from torchlint_rules.tl701_data_parallel.torchrun.agreement import Agreement
 from torchlint_rules.tl701_data_parallel.torchrun.edits import Writer, merged
 from torchlint_rules.tl701_data_parallel.torchrun.frame import Frame
@@ -102,13 +102,13 @@ class _Rewriter(Writer):
             yield from plain
         elif name == "torch.device":
             yield from plain[1:]
-        elif isinstance(call.func, cst.Attribute) and name is None:
+        elif name is None:
             asked = [arg for arg in call.args if arg.keyword and arg.keyword.value == "device"]
             first = (*plain[:1], *asked)
-            if call.func.attr.value == "cuda":
+            if method_of(call) == "cuda":
                 texts = (cst.SimpleString, cst.FormattedString)
                 yield from (arg for arg in first if not isinstance(arg.value, texts))
-            elif call.func.attr.value == "to":
+            elif method_of(call) == "to":
                 yield from (arg for arg in first if isinstance(arg.value, cst.Integer))
 
     # -- the wrap -------------------------------------------------------------
@@ -149,10 +149,9 @@ class _Rewriter(Writer):
         """Return the calls chained to the wrapped network, such as `.cuda()`."""
         tail, node = "", wrap.whole
         while node is not wrap.call:
-            assert isinstance(node, cst.Call)
-            assert isinstance(node.func, cst.Attribute)
-            given = ", ".join(map(self.script.code, node.args))
-            tail, node = f".{node.func.attr.value}({given}){tail}", node.func.value
+            site = self.script.calls.at(cst.ensure_type(node, cst.Call))
+            given = ", ".join(map(self.script.code, site.node.args))
+            tail, node = f".{site.method}({given}){tail}", site.receiver
         return tail
 
     def _ifs(self, node: cst.CSTNode) -> Iterator[cst.If]:
@@ -186,8 +185,9 @@ class _Rewriter(Writer):
         """Yield the calls after the wrapping that move the network to its device."""
         names = {wrap.target.value, self.script.code(wrap.source)}
         home = self.script.scopes.home(wrap.call)
-        for call in self.script.calls.of_methods("to", "cuda"):
-            receiver = self.script.calls.at(call).receiver
+        for site in self.script.calls.of_methods("to", "cuda"):
+            call = site.node
+            receiver = site.receiver
             if not isinstance(receiver, cst.Name) or receiver.value not in names:
                 continue
             behind = self.script.tree.order(call) > self.script.tree.end(wrap.statement)
@@ -250,7 +250,7 @@ class _Rewriter(Writer):
         options = [dataset] if self._made_in_entry() else [dataset, "WORLD_SIZE", "RANK"]
         if not shape.shuffled:
             options.append("shuffle=False")
-        drop = site.given("drop_last", 8)
+        drop = site.given("drop_last")
         if drop is not None and not script.values.value_of(drop.value).equals(False):
             options.append(f"drop_last={script.code(drop.value)}")
         made = f"DistributedSampler({', '.join(options)})"
@@ -262,11 +262,11 @@ class _Rewriter(Writer):
         sampler = self._sampler_name()
         lines.append(f"{sampler} = {made} if DISTRIBUTED else None")
         self.before(shape.loader_line, *lines)
-        given = site.given("shuffle", 2)
+        given = site.given("shuffle")
         if shape.shuffled and given is not None:
             if not isinstance(given.value, cst.Comparison):
                 self.edits += rewrite.replace(given.value, f"{sampler} is None")
-        self._set_sampler(site.given("sampler", 3), sampler)
+        self._set_sampler(site.given("sampler"), sampler)
 
     def _share_of_batch(self) -> None:
         """Divide the batch size by the number of processes."""

@@ -134,9 +134,9 @@ class Saved:
                 if isinstance(item, cst.Subscript) and script.code(item.value) == text:
                     if script.scopes.function(assign) in (home, None) or home is None:
                         self._contents(assign.value, depth - 1)
-        for call in script.calls.of_methods("update", "append", "setdefault"):
-            if script.code(self.script.calls.at(call).receiver) == text:
-                for arg in call.args:
+        for site in script.calls.of_methods("update", "append", "setdefault"):
+            if script.code(site.receiver) == text:
+                for arg in site.node.args:
                     self._contents(arg.value, depth - 1)
 
     def _call(self, node: cst.Call, depth: int) -> None:
@@ -251,8 +251,8 @@ class Saved:
         if not tests:
             return
         script = self.script
-        for call in script.calls.of_methods(*_KEYED):
-            network = self.script.calls.at(call).receiver
+        for site in script.calls.of_methods(*_KEYED):
+            network = site.receiver
             if not isinstance(network, cst.Name) or not self.is_wrapped(network):
                 continue
             if self._asked_around(network):

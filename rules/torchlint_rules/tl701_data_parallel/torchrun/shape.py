@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Loop, Role, Script, Start, State
+from torchlint.api import How, Kind, Loop, Role, Script, Start, State, method_of, receiver_of
 
 DATA_PARALLEL: Final = "torch.nn.DataParallel"
 _RANDOM_SAMPLER: Final = "torch.utils.data.RandomSampler"
@@ -211,11 +211,11 @@ class _Reader:
         site = self.script.calls.at(call)
         if site.has_splat:
             raise ObstacleError(call, "its arguments are not spelled out")
-        for name, position in (("output_device", 2), ("dim", 3)):
-            given = site.given(name, position)
+        for name in ("output_device", "dim"):
+            given = site.given(name)
             if given is not None:
                 raise ObstacleError(given, f"`{name}` has no counterpart")
-        ids = site.given("device_ids", 1)
+        ids = site.given("device_ids")
         if ids is None:
             return
         text = self.script.values.code_of(ids.value).replace(" ", "")
@@ -306,7 +306,7 @@ class _Reader:
         self, loader: cst.Call
     ) -> tuple[cst.BaseExpression, bool, cst.Arg, cst.Call | None]:
         site = self.script.calls.at(loader)
-        dataset = site.given("dataset", 0)
+        dataset = site.given("dataset")
         if dataset is None:
             raise ObstacleError(loader, "its dataset is not spelled out")
         owner = self.script.functions.instance_of(dataset.value)
@@ -314,25 +314,25 @@ class _Reader:
             base.endswith("IterableDataset") for base in self.script.functions.bases(owner)
         ):
             raise ObstacleError(dataset, "a DistributedSampler cannot divide an IterableDataset")
-        sampler = site.argument("sampler", 3)
+        sampler = site.argument("sampler")
         if sampler.state is State.UNKNOWN:
             raise ObstacleError(loader, "its keywords are not spelled out")
         drawn = self._random_sampler(sampler.node, dataset.value)
         if sampler.state is not State.ABSENT and not sampler.equals(None) and drawn is None:
-            raise ObstacleError(site.given("sampler", 3) or loader, "it has a sampler of its own")
-        if site.argument("batch_sampler", 4).state is not State.ABSENT:
-            raise ObstacleError(site.given("batch_sampler", 4) or loader, "it has a batch sampler")
-        size = site.given("batch_size", 1)
-        if size is None or site.argument("batch_size", 1).literal in (None, 1):
+            raise ObstacleError(site.given("sampler") or loader, "it has a sampler of its own")
+        if site.argument("batch_sampler").state is not State.ABSENT:
+            raise ObstacleError(site.given("batch_sampler") or loader, "it has a batch sampler")
+        size = site.given("batch_size")
+        if size is None or site.argument("batch_size").literal in (None, 1):
             raise ObstacleError(size or loader, "its batch size cannot be divided by the processes")
-        if sampler.state is not State.ABSENT and site.given("sampler", 3) is None:
+        if sampler.state is not State.ABSENT and site.given("sampler") is None:
             raise ObstacleError(loader, "its sampler comes from a dictionary")
         if drawn is not None:
             return dataset.value, True, size, drawn
-        shuffle = site.argument("shuffle", 2)
+        shuffle = site.argument("shuffle")
         if shuffle.state is State.ABSENT or shuffle.equals(False):
             return dataset.value, False, size, None
-        given = site.given("shuffle", 2)
+        given = site.given("shuffle")
         if given is not None and self._unless_sampled(given.value):
             return dataset.value, True, size, None
         if not shuffle.equals(True) or given is None:
@@ -428,12 +428,13 @@ class _Reader:
         script = self.script
         own = list(self.program.own_calls(batches.node.body))
         for call in own:
-            func = call.func
-            if not isinstance(func, cst.Attribute) or func.attr.value in _WITHOUT_GRADIENT:
+            owner = receiver_of(call)
+            if owner is None or method_of(call) in _WITHOUT_GRADIENT:
                 continue
-            inner = any(a.attr.value == "module" for a in script.tree.within(func, cst.Attribute))
-            forward = func.attr.value == "forward" and self._is_network(func.value)
-            if forward or (inner and script.kind(func.value) in (Kind.MODULE, Kind.UNKNOWN)):
+            said = script.tree.within(call.func, cst.Attribute)
+            inner = any(each.attr.value == "module" for each in said)
+            forward = method_of(call) == "forward" and self._is_network(owner)
+            if forward or (inner and script.kind(owner) in (Kind.MODULE, Kind.UNKNOWN)):
                 raise ObstacleError(
                     call, "it goes past the wrapper, which then shares no gradients"
                 )
@@ -461,10 +462,9 @@ class _Reader:
         for each in values:
             if not isinstance(each, cst.Call):
                 continue
-            func = each.func
-            if self.script.calls.at(each).method == "sum":
+            if method_of(each) == "sum":
                 raise ObstacleError(each, "gradients are averaged over the processes, this sums")
-            inner = func.value if isinstance(func, cst.Attribute) else func
+            inner = receiver_of(each) or each.func
             if isinstance(inner, cst.Call):
                 inner = inner.func
             if self._is_network(inner):

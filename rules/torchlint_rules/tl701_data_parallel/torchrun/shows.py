@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import How, Script
+from torchlint.api import How, Script, method_of, receiver_of
 
 _TELLING: Final = frozenset(
     (
@@ -24,9 +24,8 @@ def shows(script: Script, call: cst.Call) -> bool:
         return True
     if isinstance(call.func, cst.Name):
         return call.func.value in _TELLING
-    if not isinstance(call.func, cst.Attribute):
-        return False
-    return call.func.attr.value in _TELLING or _is_bar(script, call.func.value)
+    owner = receiver_of(call)
+    return owner is not None and (method_of(call) in _TELLING or _is_bar(script, owner))
 
 
 def _is_bar(script: Script, node: cst.BaseExpression) -> bool:

@@ -1,0 +1,25 @@
+"""Methods: the attribute that a call calls, and the object whose attribute it is."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+
+def method_of(node: cst.CSTNode | None) -> str:
+    """Return the name of the attribute that a node calls, "" if it calls none."""
+    if type(node) is cst.Call and type(node.func) is cst.Attribute:
+        return node.func.attr.value
+    return ""
+
+
+def receiver_of(node: cst.CSTNode | None, *methods: str) -> cst.BaseExpression | None:
+    """Return the object whose attribute a node calls: one of these methods, if any are named."""
+    if type(node) is not cst.Call or type(node.func) is not cst.Attribute:
+        return None
+    return node.func.value if not methods or node.func.attr.value in methods else None
+
+
+def word_of(call: cst.Call) -> str:
+    """Return the last word of what a call calls: `f` of `f()` and `a.f()`, "" of others."""
+    last = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    return last.value if isinstance(last, cst.Name) else ""
