@@ -40,7 +40,8 @@ class UnpinnedLoader(Rule):
             edits = script.edits.without_argument(arguments.call, given)
             fix = Fix.unsafe(f"Leave `{_OPTION}` out", edits, because=_BECAUSE)
         place = given or arguments.call
-        yield Finding(self.code, script.span(place), message, fix, impact="low")
+        notes = arguments.notes(_OPTION)
+        yield Finding(self.code, script.span(place), message, fix, notes, impact="low")
 
 
 def _fix(script: Script, site: CallSite, asked: str) -> Fix | None:

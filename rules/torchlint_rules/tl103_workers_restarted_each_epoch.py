@@ -65,13 +65,14 @@ class WorkersRestartedEachEpoch(Rule):
         told = "its worker" if workers.value == 1 else f"its {workers.value} workers"
         message = f"the trainer restarts {told} {when}; pass {_PERSISTENT}=True"
         fix = None
-        if arguments.is_recent:
+        if arguments.is_recent and arguments.takes(_PERSISTENT):
             fix = Fix.unsafe(
                 f"Pass {_PERSISTENT}=True",
                 script.edits.with_keyword(arguments.call, _PERSISTENT, "True"),
                 because="random numbers, like those of dropout, differ from the second epoch on",
             )
-        yield Finding(self.code, script.span(arguments.call), message, fix)
+        notes = arguments.notes("dataloader_num_workers")
+        yield Finding(self.code, script.span(arguments.call), message, fix, notes)
 
 
 def _restarts(arguments: TrainerArguments) -> str:

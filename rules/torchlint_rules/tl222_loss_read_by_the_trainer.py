@@ -36,6 +36,9 @@ class LossReadByTheTrainer(Rule):
                 "the trainer reads the loss twice in every batch to keep NaN out of the log; pass "
                 f"{_OPTION}=False"
             )
-            edits = script.edits.set_argument(arguments.call, given, _OPTION, "False")
-            fix = Fix.exact(f"Pass {_OPTION}=False", edits)
-            yield Finding(self.code, script.span(arguments.call), message, fix)
+            fix = None
+            if given is not None or arguments.takes(_OPTION):
+                edits = script.edits.set_argument(arguments.call, given, _OPTION, "False")
+                fix = Fix.exact(f"Pass {_OPTION}=False", edits)
+            notes = arguments.notes(_OPTION)
+            yield Finding(self.code, script.span(arguments.call), message, fix, notes)

@@ -55,4 +55,5 @@ class ValidationEveryStep(Rule):
             f"`{named}={steps.value}`{why} runs through the whole evaluation set after {told}: "
             'evaluate every few hundred steps, or with `eval_strategy="epoch"`'
         )
-        yield Finding(self.code, script.span(given or arguments.call), message)
+        span = script.span(given or arguments.call)
+        yield Finding(self.code, span, message, notes=arguments.notes(named))

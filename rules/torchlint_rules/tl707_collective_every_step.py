@@ -52,7 +52,7 @@ _MEASURED: Final = frozenset(
     ).split()
 )
 _COPYING: Final = frozenset(
-    "data detach clone item mean sum float double new repeat expand".split()
+    "data detach clone item mean sum float double new repeat expand unsqueeze".split()
 )
 _GRADIENTS: Final = frozenset("grad grads gradient gradients param params parameters".split())
 
@@ -163,7 +163,7 @@ def _helpers(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of functions that reduce a number over processes."""
     for call in script.tree.all(cst.Call):
         if _HELPER.fullmatch(word_of(call)) and script.name(call.func) not in _COLLECTIVES:
-            if _reduces(script, call):
+            if word_of(call) not in _GATHERING and _reduces(script, call):
                 yield call
 
 

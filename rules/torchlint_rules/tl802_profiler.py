@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, Role, Rule, Script, State
+from torchlint.api import CallSite, Finding, Fix, Note, Role, Rule, Script, State
 from torchlint_rules.shared.removal import Leftover, removal_of
 
 _TORCH: Final = frozenset({
@@ -21,6 +21,7 @@ _PYTHON: Final = frozenset({"cProfile.Profile", "profile.Profile"})
 _RUNNERS: Final = ("cProfile.run", "cProfile.runctx")
 _HISTORY: Final = "torch.cuda.memory._record_memory_history"
 _SNAPSHOTS: Final = ("_dump_snapshot", "_snapshot", "memory_snapshot")
+_BREAKDOWN: Final = "wall_clock_breakdown"
 _DEAR: Final = ("with_stack", "record_shapes", "profile_memory")
 _DEPTH: Final = 3
 
@@ -43,6 +44,15 @@ class Profiler(Rule):
         for place in places:
             fix = _fix(script, place, together)
             yield Finding(self.code, script.span(place.site.node), _message(script, place), fix)
+        for arg, configuration in script.program.trainings.deepspeed():
+            timed = script.values.entry(configuration, _BREAKDOWN)
+            if timed.equals(True) and timed.node is not None:
+                message = (
+                    f"`{_BREAKDOWN}` makes DeepSpeed wait for the device around each phase of "
+                    "every step: take it out"
+                )
+                note = Note(script.span(timed.node), f"`{_BREAKDOWN}` is set here")
+                yield Finding(self.code, script.span(arg), message, None, (note,))
 
 
 class _Place(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Kind, Role, Rule, Script, receiver_of
+from torchlint.api import Finding, Frequency, Kind, Note, Role, Rule, Script, receiver_of
 
 _KEEPERS: Final = frozenset({"accelerator", "fabric"})
 _DEPTH: Final = 3
@@ -17,6 +17,9 @@ _CALLBACK: Final = re.compile(
 )
 _OFTEN: Final = 10
 """The number of steps up to which a trainer writes more than it trains."""
+
+_Interval = tuple[cst.CSTNode, str, int, tuple[Note, ...]]
+"""Where an option asks for checkpoints, its name, how many steps it means, and notes."""
 
 
 class CheckpointEveryStep(Rule):
@@ -40,14 +43,14 @@ class CheckpointEveryStep(Rule):
                 )
                 notes = script.loops.repetition.notes_on_callers(site.node)
                 yield Finding(self.code, script.span(site.node), message, None, notes)
-        for place, option, steps in (*_arguments(script), *_callbacks(script)):
+        for place, option, steps, notes in (*_arguments(script), *_callbacks(script)):
             told = "every step" if steps == 1 else f"every {steps} steps"
             message = (
                 f"`{option}={steps}` writes the network and the optimizer's state to disk after "
                 f"{told}, and the training waits: write them once an epoch or every few hundred "
                 "steps"
             )
-            yield Finding(self.code, script.span(place), message)
+            yield Finding(self.code, script.span(place), message, None, notes)
 
 
 def _copied(script: Script, call: cst.Call) -> str:
@@ -59,17 +62,18 @@ def _copied(script: Script, call: cst.Call) -> str:
     return f"the state of `{script.code(network)}`"
 
 
-def _arguments(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
+def _arguments(script: Script) -> Iterator[_Interval]:
     """Yield where the arguments of a trainer ask for a checkpoint after every few steps."""
     for arguments in script.program.trainings.arguments("transformers", "trl"):
         strategy, steps = arguments.setting("save_strategy"), arguments.setting("save_steps")
         if strategy is None or strategy.value != "steps" or arguments.is_trial:
             continue
         if steps is not None and not steps.is_default and steps.counts(_OFTEN):
-            yield arguments.given("save_steps") or arguments.call, "save_steps", steps.value
+            place = arguments.given("save_steps") or arguments.call
+            yield place, "save_steps", steps.value, arguments.notes("save_steps")
 
 
-def _callbacks(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
+def _callbacks(script: Script) -> Iterator[_Interval]:
     """Yield where a callback of Lightning writes a checkpoint after every few steps."""
     if any(each.is_trial for each in script.program.trainings.arguments("lightning")):
         return
@@ -77,7 +81,7 @@ def _callbacks(script: Script) -> Iterator[tuple[cst.CSTNode, str, int]]:
     for site in script.calls.of(*filter(_CALLBACK.fullmatch, script.calls.called)):
         steps = site.argument(option).literal
         if type(steps) is int and 1 <= steps <= _OFTEN:
-            yield site.given(option) or site.node, option, steps
+            yield site.given(option) or site.node, option, steps, ()
 
 
 def _writes(script: Script) -> Iterator[cst.Call]:

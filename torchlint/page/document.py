@@ -27,9 +27,10 @@ _SECOND: Final = "## "
 _THIRD: Final = "### "
 _HEADING: Final = re.compile(r"^## (.*)$", re.MULTILINE)
 _TICKS: Final = re.compile(r" {0,3}(`{3,})(.*)")
-_BLOCK: Final = re.compile(r'(`{3,})([a-z]+)(?: title="((?:[\w-]+/)*[\w-]+\.py)")?')
+_BLOCK: Final = re.compile(r'(`{3,})([a-z]+)(?: title="((?:[\w-]+/)*[\w-]+(\.(?:py|json|yaml)))")?')
 """The first line of an example's code, or of another file of it."""
-_OTHER: Final = "python"
+_OTHERS: Final = {".py": "python", ".json": "json", ".yaml": "yaml"}
+"""The languages of the other files, by the ends of their names."""
 _UNTITLED: Final = 'each file of several has a title of its own, such as title="data.py"'
 _SETTING: Final = re.compile(r"([a-z-]+): (\S.*)")
 
@@ -49,7 +50,7 @@ class Snippet(NamedTuple):
     def blocks(self, language: str) -> Iterator[tuple[str, str]]:
         """Yield what stands behind the fence of each file, and its code; the example comes last."""
         for path, code in self.others.items():
-            yield f'{_OTHER} title="{path}"', code
+            yield f'{_OTHERS[Path(path).suffix]} title="{path}"', code
         yield f'{language} title="{self.path}"' if self.path else language, self.code
 
 
@@ -208,7 +209,7 @@ class _Parts:
         others: dict[str, str] = {}
         while True:
             match = _BLOCK.fullmatch(self._line)
-            if match is None or match[2] not in (language, _OTHER):
+            if match is None or match[2] not in (language, _OTHERS.get(match[4] or ".py")):
                 raise self._error(f"the code of this example begins with ```{language}", self._at)
             start, path = self._at, match[3] or ""
             block = self._block(match[1])

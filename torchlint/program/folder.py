@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from torchlint.program import argumentfiles
 from torchlint.program.gitignore import Ignored
 
 MOST_FILES: Final = 5_000
@@ -52,10 +53,14 @@ def project_of(path: str) -> str:
 
 
 class Walk(NamedTuple):
-    """The scripts and notebooks below a folder, by path relative to it, and the folders walked."""
+    """The scripts and notebooks below a folder, by path relative to it, and the folders walked.
+
+    `arguments` are the paths of small YAML and JSON files.
+    """
 
     files: dict[str, Stamp]
     folders: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
 
 
 def walk(root: str) -> Walk:
@@ -66,6 +71,7 @@ def walk(root: str) -> Walk:
     """
     found: dict[str, Stamp] = {}
     walked: list[str] = []
+    arguments: list[str] = []
     folders = [(root, "", Ignored.above(root))]
     while folders and len(found) <= MOST_FILES:
         folder, prefix, ignored = folders.pop()
@@ -89,7 +95,19 @@ def walk(root: str) -> Walk:
             elif name.endswith((".py", ".ipynb")) and entry.is_file(follow_symlinks=False):
                 state = entry.stat(follow_symlinks=False)
                 found[prefix + name] = Stamp(state.st_mtime_ns, state.st_size)
-    return Walk(dict(sorted(found.items())), tuple(sorted(walked)))
+            elif _may_hold_arguments(entry) and len(arguments) <= argumentfiles.MOST_FILES:
+                arguments.append(prefix + name)
+    if len(arguments) > argumentfiles.MOST_FILES:
+        arguments.clear()
+    return Walk(dict(sorted(found.items())), tuple(sorted(walked)), tuple(sorted(arguments)))
+
+
+def _may_hold_arguments(entry: os.DirEntry[str]) -> bool:
+    return (
+        entry.name.endswith(argumentfiles.ENDINGS)
+        and entry.is_file(follow_symlinks=False)
+        and entry.stat(follow_symlinks=False).st_size <= argumentfiles.MOST_BYTES
+    )
 
 
 def is_foreign(prefix: str, names: Iterable[str]) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from torchlint.notebook import read_source
+from torchlint.program.argumentfiles import with_argument_files
 from torchlint.program.folder import MOST_BYTES, MOST_FILES, Stamp, Walk, is_foreign, walk
 from torchlint.program.graph import Graph, WholeGraph
 from torchlint.program.imports import Imports
@@ -58,7 +59,7 @@ class Index:
     @property
     def files(self) -> tuple[str, ...]:
         """The absolute paths of the files that were found."""
-        return tuple(str(self.root / path) for path in self._walk.files)
+        return tuple(str(self.root / path) for path in (*self._walk.files, *self._walk.arguments))
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ class Index:
         self._walk = walk(str(self.root))
         self.left_out = _left_out(self._walk.files)
         if self.left_out:
-            self._walk = self._walk._replace(files={})
+            self._walk = self._walk._replace(files={}, arguments=())
         now = self._walk.files
         self._outlines = {
             path: outline
@@ -172,8 +173,16 @@ class Index:
             return ALONE
         is_known = name in self._walk.files or name in self._changed
         if source is not None and not (is_known and source.text == self._source(name).text):
-            return select(self._with(name, source), name, self._lines)
-        return select(self._graph(), name, self._lines) if is_known else ALONE
+            found = select(self._with(name, source), name, self._lines)
+            return self._with_argument_files(found, source)
+        if not is_known:
+            return ALONE
+        found = select(self._graph(), name, self._lines)
+        return self._with_argument_files(found, self._source(name))
+
+    def _with_argument_files(self, view: View, source: Source) -> View:
+        known = self._walk.arguments
+        return with_argument_files(view, source.text, known, lambda path: _text_at(self.root, path))
 
     def program(self, path: Path) -> tuple[str, ...]:
         """Return the modules of the program that a file starts, the nearest to it first."""
@@ -188,7 +197,13 @@ class Index:
         """Return a function that finds the view of a file among the modules of a program."""
         outlines = {each: self._outline(each) for each in program}
         graph = WholeGraph(self._imports, outlines, self._scripts)
-        return lambda path: select(graph, self.name(path) or "", self._lines)
+
+        def view(path: Path) -> View:
+            name = self.name(path) or ""
+            found = select(graph, name, self._lines)
+            return self._with_argument_files(found, self._source(name))
+
+        return view
 
     def started_by(self, path: Path) -> tuple[str, ...]:
         """Return the modules that start a program with a file in it, none for one that starts."""
@@ -294,6 +309,7 @@ def digest(view: View) -> bytes:
         sorted(view.stars.items()),
         sorted(view.unseen),
         sorted(view.called_unseen),
+        sorted(view.files.items()),
     )
     return blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
@@ -322,6 +338,10 @@ def _left_out(files: dict[str, Stamp]) -> str:
 
 def _encoded(source: Source) -> bytes:
     return source.text.encode("utf-8", "surrogatepass")
+
+
+def _text_at(root: Path, path: str) -> str:
+    return _bytes_at(root, path).decode("utf-8", "replace")
 
 
 def _bytes_at(root: Path, path: str) -> bytes:

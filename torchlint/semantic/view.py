@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 NO_SYMBOLS: Final[Mapping[str, Symbol]] = MappingProxyType({})
+NO_FILES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Symbol(NamedTuple):
@@ -52,7 +53,8 @@ class View(NamedTuple):
     `names` and `stars` are those of the file's own imports. `unseen` are the qualified names of its
     imports, as written, that belong to the project but are in no linked module. `called_unseen` are
     the functions and classes, those of the file and those that call these, that code outside the
-    view may call.
+    view may call. `files` are the linked modules that stand for YAML and JSON, by the names that
+    code has for these files.
     """
 
     path: str = ""
@@ -61,6 +63,7 @@ class View(NamedTuple):
     stars: Mapping[str, Symbol] = NO_SYMBOLS
     unseen: frozenset[str] = frozenset()
     called_unseen: frozenset[Symbol] = frozenset()
+    files: Mapping[str, str] = NO_FILES
 
 
 ALONE: Final = View()

@@ -16,7 +16,9 @@ from torchlint.server.diagnostics import NAME
 from torchlint.server.hover import hover
 from torchlint.server.session import DELAY, Session
 
-_WATCHED: Final = "**/{*.py,pyproject.toml,torchlint.toml}"
+_READ: Final = (".py", ".json", ".yaml", ".yml")
+"""The endings of files that are read with the one that is open."""
+_WATCHED: Final = "**/{*.py,*.json,*.yaml,*.yml,pyproject.toml,torchlint.toml}"
 
 
 def attach(session: Session) -> None:
@@ -93,7 +95,7 @@ async def _configured(ls: Session, params: types.DidChangeConfigurationParams) -
 
 
 def _files_changed(ls: Session, params: types.DidChangeWatchedFilesParams) -> None:
-    if all(change.uri.endswith(".py") for change in params.changes):
+    if all(change.uri.endswith(_READ) for change in params.changes):
         ls.reread_modules()
     else:
         ls.refresh_all()

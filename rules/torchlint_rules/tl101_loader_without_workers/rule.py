@@ -73,7 +73,8 @@ class LoaderWithoutWorkers(Rule):
             workers = data.arguments.setting(_OPTION)
             if workers is not None and workers.value == 0:
                 message, fix = self._advice_to_trainer(script, data)
-                yield Finding(self.code, script.span(data.arguments.call), message, fix)
+                span, notes = script.span(data.arguments.call), data.arguments.notes(_OPTION)
+                yield Finding(self.code, span, message, fix, notes)
 
     def _traits(self, script: Script, site: CallSite) -> Traits | None:
         """Return the traits of the dataset of a loader without workers, None for other loaders."""
@@ -125,7 +126,11 @@ class LoaderWithoutWorkers(Rule):
         if script.loops.guard.at_import(data.trainer.call):
             return f"{message} and put the training behind {GUARD}, which workers need", None
         imported = script.edits.importing("os", at=call)
-        if imported is None or (given is not None and not isinstance(given.value, cst.Integer)):
+        if given is None:
+            literal = data.arguments.takes(_OPTION)
+        else:
+            literal = isinstance(given.value, cst.Integer)
+        if imported is None or not literal:
             return message, None
         os, edits = imported
         count = f"min({self.settings['workers']}, {os}.cpu_count() or 1)"

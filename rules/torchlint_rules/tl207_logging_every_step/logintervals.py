@@ -30,7 +30,8 @@ def intervals(script: Script, code: str, every: int) -> Iterator[Finding]:
                 script.edits.set_argument(arguments.call, given, option, str(every)),
                 because=_loss(arguments),
             )
-        yield Finding(code, script.span(given or arguments.call), message, fix)
+        span = script.span(given or arguments.call)
+        yield Finding(code, span, message, fix, arguments.notes(option))
 
 
 def _is_on_cpu(arguments: TrainerArguments) -> bool:

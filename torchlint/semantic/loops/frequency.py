@@ -59,6 +59,9 @@ _TIMING: Final = re.compile(
 )
 
 
+_NO_RESULTS: Final = ("None", "True", "False")
+
+
 class Frequencies:
     """Tells how often statements run."""
 
@@ -182,9 +185,11 @@ class Frequencies:
         """Return the execution frequency of a node relative to an enclosing loop or function."""
         child: cst.CSTNode = node
         blocks: list[cst.IndentedBlock] = []
+        in_loop = False
         for at in self.tree.ancestors(node):
             if isinstance(at, cst.IndentedBlock):
-                if self._cut_off(at, child, at is _body(outer)):
+                answers = isinstance(outer, cst.FunctionDef) and not in_loop and _answers(at)
+                if self._cut_off(at, child, answers or at is _body(outer)):
                     return Frequency.RARE
                 blocks.append(at)
             if at is outer:
@@ -197,6 +202,7 @@ class Frequencies:
                 return Frequency.RARE
             if isinstance(at, cst.Else) and isinstance(self.tree.parent(at), (cst.For, cst.While)):
                 return Frequency.RARE
+            in_loop = in_loop or isinstance(at, (cst.For, cst.While))
             child = at
         return Frequency.EVERY_PASS
 
@@ -450,6 +456,13 @@ class Frequencies:
 
 def _body(node: cst.CSTNode) -> cst.CSTNode | None:
     return node.body if isinstance(node, (cst.For, cst.While, cst.FunctionDef)) else None
+
+
+def _answers(block: cst.IndentedBlock) -> bool:
+    """Return whether a branch of a function ends with its result, as an `else` of it would."""
+    last = _small(block.body[-1])[-1:]
+    value = last[0].value if last and isinstance(last[0], cst.Return) else None
+    return value is not None and not (isinstance(value, cst.Name) and value.value in _NO_RESULTS)
 
 
 def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:

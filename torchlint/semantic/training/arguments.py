@@ -9,7 +9,9 @@ from typing import Any, Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.finding import Note
 from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import State, Value, Values
@@ -76,6 +78,14 @@ _SHORT: Final = "fast_dev_run limit_train_batches overfit_batches max_time".spli
 """Options of Lightning that cut a run short."""
 _TRIAL: Final = 200
 """The number of steps below which a run only tries something."""
+_PARSER: Final = re.compile(r"transformers\.(?:\w+\.)*HfArgumentParser")
+_PARSES: Final = ("parse_json_file", "parse_yaml_file")
+_TAKES_CONFIGURATION: Final = (
+    ("deepspeed.initialize", "config"),
+    ("deepspeed.initialize", "config_params"),
+    ("accelerate.DeepSpeedPlugin", "hf_ds_config"),
+    ("accelerate.utils.DeepSpeedPlugin", "hf_ds_config"),
+)
 _POSITIONS: Final = ("model", "args", "data_collator", "train_dataset", "eval_dataset")
 _MISSING: Final = object()
 
@@ -103,12 +113,19 @@ class TrainerArguments:
     """A call that configures a training: its framework, and what each option is."""
 
     def __init__(
-        self, trainings: Trainings, call: cst.Call, framework: str, owner: cst.ClassDef | None
+        self,
+        trainings: Trainings,
+        call: cst.Call,
+        framework: str,
+        owner: cst.ClassDef | None,
+        read: cst.Dict | None = None,
     ) -> None:
         self.call = call
         self.framework = framework
         self._owner = owner
         self._trainings = trainings
+        self.read = read
+        """The dictionary in the YAML or JSON file that gives the options instead of the call."""
 
     def setting(self, name: str) -> Setting | None:
         """Return what an option is, None where something out of sight may decide it."""
@@ -160,6 +177,20 @@ class TrainerArguments:
         steps = self.setting("max_steps")
         return steps is None or 0 < steps.value < _TRIAL
 
+    def notes(self, *names: str) -> tuple[Note, ...]:
+        """Return notes on where options are set, for those that the call does not spell out."""
+        found = ((name, self.setting(name)) for name in names)
+        return tuple(
+            Note(self._trainings.tree.span(each.node), f"`{name}` is set here")
+            for name, each in found
+            if each is not None and each.node is not None and self.given(name) is None
+        )
+
+    def takes(self, name: str) -> bool:
+        """Return whether an option can be added to the call: nothing else sets it."""
+        found = self.setting(name)
+        return self.read is None and found is not None and found.is_default
+
     @property
     def has_splat(self) -> bool:
         """Whether the call passes on `*args` or `**kwargs`."""
@@ -172,11 +203,16 @@ class TrainerArguments:
         return values.argument_node(self.call, name) or values.argument_node(self.call, old)
 
     def _passed(self, name: str) -> Value:
-        values = self._trainings.values
-        value = values.argument(self.call, name)
+        value = self._option(name)
         if value.state is State.ABSENT and name in _OLD_NAMES:
-            value = values.argument(self.call, _OLD_NAMES[name])
+            value = self._option(_OLD_NAMES[name])
         return value
+
+    def _option(self, name: str) -> Value:
+        values = self._trainings.values
+        if self.read is not None:
+            return values.entry(self.read, name)
+        return values.argument(self.call, name)
 
 
 class TrainerCall(NamedTuple):
@@ -219,13 +255,14 @@ class Trainings:
         self.calls = calls
         self.tree = functions.tree
         self.scopes = functions.scopes
+        self.names = functions.names
 
     @cached_property
     def _all_arguments(self) -> tuple[TrainerArguments, ...]:
         return tuple(
             TrainerArguments(self, call, framework, owner)
             for call, framework, owner in self._made(_ARGUMENTS)
-        )
+        ) + tuple(self._read())
 
     @cached_property
     def _all_trainers(self) -> tuple[TrainerCall, ...]:
@@ -241,6 +278,19 @@ class Trainings:
     def trainers(self, *frameworks: str) -> Iterator[TrainerCall]:
         """Yield the calls that make a trainer of some frameworks."""
         return (each for each in self._all_trainers if each.framework in frameworks)
+
+    def deepspeed(self) -> Iterator[tuple[cst.Arg, cst.Dict]]:
+        """Yield the configurations of DeepSpeed, each with the argument that gives it."""
+        given = [each.given("deepspeed") for each in self.arguments("transformers", "trl")]
+        for name, word in _TAKES_CONFIGURATION:
+            given += [self.values.argument_node(site.node, word) for site in self.calls.of(name)]
+        for arg in filter(None, given):
+            found = self.values.value_of(arg.value).node
+            if isinstance(found, cst.Call):
+                found = self.values.files.read_by(found)
+            found = found if isinstance(found, cst.Dict) else self.values.files.named(arg.value)
+            if found is not None:
+                yield arg, found
 
     def _made(
         self, patterns: dict[str, re.Pattern[str]]
@@ -264,6 +314,38 @@ class Trainings:
                 ]
         return sorted(found, key=lambda each: self.tree.order(each[0]))
 
+    def _read(self) -> Iterator[TrainerArguments]:
+        """Yield the arguments that a parser of Transformers reads from a file of the project."""
+        for call in (site.node for site in self.calls.of_methods(*_PARSES)):
+            given = call.args[0].value if call.args else None
+            read = self.values.files.named(given) if given is not None else None
+            for parser in self._parsers(call) if read is not None else ():
+                for parsed in self._parsed(parser):
+                    owner = self.functions.definition(parsed)
+                    names = [self.names.name(parsed) or ""]
+                    if isinstance(owner, cst.ClassDef):
+                        names = self.functions.bases(owner)
+                    framework = next(filter(None, (_named(each, _ARGUMENTS) for each in names)), "")
+                    if framework:
+                        known = owner if isinstance(owner, cst.ClassDef) else None
+                        yield TrainerArguments(self, call, framework, known, read)
+
+    def _parsers(self, call: cst.Call) -> Iterator[cst.Call]:
+        receiver = call.func.value if isinstance(call.func, cst.Attribute) else call.func
+        for made in self.origins.of(receiver).values:
+            if isinstance(made, cst.Call) and _PARSER.fullmatch(self.names.name(made.func) or ""):
+                yield made
+
+    def _parsed(self, parser: cst.Call) -> Iterator[cst.BaseExpression]:
+        """Yield the classes whose fields a parser reads."""
+        given = self.values.argument_node(parser, "dataclass_types", 0)
+        if given is not None:
+            known = self.values.value_of(given.value).node
+            if isinstance(known, (cst.Tuple, cst.List)):
+                yield from (each.value for each in known.elements)
+            else:
+                yield given.value
+
     def _arguments(self, call: cst.Call, framework: str) -> TrainerArguments | None:
         """Return the only arguments that a trainer can get."""
         if framework == "lightning":
@@ -271,11 +353,22 @@ class Trainings:
         given = self.values.argument_node(call, "args", 1)
         if given is None:
             return None
+        read = self._unpacked(given.value)
+        if read is not None:
+            return read
         origin = self.origins.of(given.value)
         made = [
             each for each in self._all_arguments if any(each.call is one for one in origin.values)
         ]
         return made[0] if len(made) == len(origin.values) == 1 and origin.complete else None
+
+    def _unpacked(self, node: cst.BaseExpression) -> TrainerArguments | None:
+        """Return the arguments that a name gets out of what a parser reads."""
+        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        if len(bindings) != 1 or bindings[0].how is not How.UNPACKED:
+            return None
+        made = bindings[0].value
+        return next((one for one in self._all_arguments if one.read and one.call is made), None)
 
     def declared(self, owner: cst.ClassDef, name: str) -> Value | None:
         """Return the default that a class of the file, or one of its bases here, gives a field."""

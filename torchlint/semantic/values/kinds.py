@@ -70,13 +70,16 @@ _PASSED_ON: Final = frozenset({
     "torch.nn.utils.spectral_norm", "torch.nn.utils.parametrizations.weight_norm",
     "torch.nn.utils.parametrizations.spectral_norm",
 })  # fmt: skip
+_OVER_PROCESSES: Final = frozenset(
+    "gather gather_for_metrics reduce all_gather all_reduce pad_across_processes".split()
+)
+"""The methods by which frameworks send a tensor through all processes."""
 _TENSOR_ONLY: Final = frozenset(
     (
         "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
         "is_cuda data_ptr eq scatter_ index_select"
     ).split()
 )
-_COLLECTING: Final = frozenset("gather gather_for_metrics reduce all_reduce all_gather".split())
 
 
 class Kinds:
@@ -281,8 +284,10 @@ class Kinds:
             # a method of the value in question: `model = model.to(device)` in a loop
             return base
         if base is _UNKNOWN:
+            if name is None and self._is_sent_round(func):
+                return _TENSOR
             moved = method in ("to", "cuda") and self._is_batch(func.value)
-            if (method in _TENSOR_ONLY or moved or self._collects(func)) and name is None:
+            if (method in _TENSOR_ONLY or moved) and name is None:
                 return _TENSOR
             return _NDARRAY if method in ("to_numpy", "asnumpy") and name is None else base
         call = self.tree.parent(func)
@@ -293,11 +298,11 @@ class Kinds:
             return _SEQUENCE if pair else _TENSOR
         return method_result(base, method)
 
-    def _collects(self, func: cst.Attribute) -> bool:
-        """Return whether a method collects a tensor from all processes."""
+    def _is_sent_round(self, func: cst.Attribute) -> bool:
+        """Return whether a method of a framework sends a tensor through all processes."""
         call = self.tree.parent(func)
         return (
-            func.attr.value in _COLLECTING
+            func.attr.value in _OVER_PROCESSES
             and isinstance(call, cst.Call)
             and len(call.args) > 0
             and self.kind(call.args[0].value) in _TENSORS

@@ -273,6 +273,10 @@ class Origins:
             return
         if self._follow_method(node, plain, steps, search):
             return
+        read = self.values.files.read_by(node)
+        if read is not None:
+            self._follow(read, steps, search)
+            return
         if steps and name != "torch.utils.data.random_split":
             search.lost = True
         else:

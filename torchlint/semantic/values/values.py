@@ -14,6 +14,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.values.argumentfiles import ArgumentFiles
 
 
 class State(Enum):
@@ -76,6 +77,7 @@ _SPELLED_OUT: Final = (How.ASSIGN, How.DECLARED)
 _ABSENT: Final = Value(State.ABSENT)
 _DECIDED: Final = Value(State.DECIDED)
 _UNKNOWN: Final = Value(State.UNKNOWN)
+_CHANGES: Final = frozenset("update pop setdefault clear".split())
 _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 
 
@@ -90,6 +92,7 @@ class Values:
         self._values = Memo(_UNKNOWN, functions.names.trail, self._value_of)
         self._made: list[cst.Dict] = []
         self._entries = Memo(_UNKNOWN, functions.names.trail, self._entry)
+        self.files = ArgumentFiles(functions, lambda node: self.value_of(node).literal)
 
     def value_of(self, node: cst.BaseExpression) -> Value:
         """Return the one expression that `node` can be."""
@@ -202,7 +205,26 @@ class Values:
             return _either([self.entry(node.left, key), self.entry(node.right, key)])
         if isinstance(node, (cst.Name, cst.Attribute)):
             return self._entry_of_name(node, key)
+        if isinstance(node, cst.Subscript):
+            inner = self.value_of(node).node
+            if isinstance(inner, cst.Dict) and not self._is_changed_inside(node):
+                return self.entry(inner, key)
         return _UNKNOWN
+
+    def _is_changed_inside(self, node: cst.Subscript) -> bool:
+        """Return whether a line sets entries of a dictionary that is itself an entry of one."""
+        path = _path_inside(node)
+        targets = [line.targets[0].target for line in self.tree.all(cst.Assign)]
+        targets += [line.target for line in self.tree.all(cst.AugAssign)]
+        owners = [each.value for each in targets if isinstance(each, cst.Subscript)]
+        owners += [
+            call.func.value
+            for call in self.tree.all(cst.Call)
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value in _CHANGES
+        ]
+        return any(
+            isinstance(each, cst.Subscript) and _path_inside(each) == path for each in owners
+        )
 
     def _entry_of_literal(self, node: cst.Dict, key: str) -> Value:
         found = _ABSENT
@@ -232,7 +254,8 @@ class Values:
             returned = self.functions.returns(function)
             if returned:
                 return _either([self.entry(one, key) for one in returned])
-        return _UNKNOWN
+        read = self.files.read_by(node)
+        return self.entry(read, key) if read is not None else _UNKNOWN
 
     def _entry_of_name(self, node: cst.Name | cst.Attribute, key: str) -> Value:
         bindings = (
@@ -336,6 +359,14 @@ class Values:
         made = cst.Dict([cst.DictElement(cst.SimpleString(repr(key)), value)])
         self._made.append(made)
         return made
+
+
+def _path_inside(node: cst.Subscript) -> str:
+    """Return the path of the outermost container that a chain of subscripts reads."""
+    at: cst.BaseExpression = node
+    while isinstance(at, cst.Subscript):
+        at = at.value
+    return dotted(at)
 
 
 def _all_absent(values: Iterable[Value]) -> bool:

@@ -1,0 +1,169 @@
+"""Argument files: the YAML and JSON of a project that code names, as dictionaries of Python."""
+
+from __future__ import annotations
+
+import ast
+import json
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from torchlint.program.imports import folder_of
+from torchlint.semantic.view import ALONE, Excerpt, LinkedModule, View
+
+if TYPE_CHECKING:
+    from yaml import Node
+
+ENDINGS: Final = (".json", ".yaml", ".yml")
+MOST_BYTES: Final = 64_000
+"""The size of a larger file is that of data, not of arguments."""
+MOST_FILES: Final = 1_000
+"""A project with more of them keeps its data in such files: none is read."""
+
+_NAMED: Final = re.compile(r"""["']([\w./-]+\.(?:json|ya?ml))["']""")
+_READING: Final = re.compile(
+    r"\b(?:json|yaml)\.(?:\w+_)?loads?\b|\bparse_(?:json|yaml)_file\b|\bdeepspeed\b"
+)
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\b(?:true|false|null)\b')
+_CONSTANTS: Final = {"true": "True", "false": "False", "null": "None"}
+_MOST_NAMED: Final = 8
+_MOST_NODES: Final = 2_000
+_UNKNOWN: Final = "unknown"
+"""The name that stands for a value of which Python has no literal."""
+
+
+def with_argument_files(
+    view: View, text: str, known: Iterable[str], read: Callable[[str], str]
+) -> View:
+    """Return a view with the argument files that the file, or what is linked to it, names.
+
+    `known` are the argument files of the project, and `read` returns the text of one.
+    """
+    if view is ALONE or not known:
+        return view
+    paths = frozenset(known)
+    texts = [(view.path, text)]
+    texts += [(each.path, part.text) for each in view.modules for part in each.excerpts]
+    found = dict[str, set[str]]()
+    for path, code in texts:
+        if _READING.search(code):
+            for name in _NAMED.findall(code):
+                found.setdefault(name, set()).update(_places(name, path, paths))
+    named = {name: places.pop() for name, places in found.items() if len(places) == 1}
+    modules = dict[str, LinkedModule]()
+    for path in sorted(set(named.values()))[:_MOST_NAMED]:
+        shown = as_python(path, read(path))
+        if shown:
+            modules[path] = LinkedModule(path, (Excerpt(1, shown),))
+    files = {name: path for name, path in sorted(named.items()) if path in modules}
+    return view._replace(modules=(*view.modules, *modules.values()), files=files)
+
+
+def _places(name: str, path: str, known: frozenset[str]) -> Iterator[str]:
+    """Yield the files that a name can mean, in the folder of a module or in one above it."""
+    folder = folder_of(path)
+    while True:
+        place = posixpath.normpath(posixpath.join(folder, name))
+        if place in known:
+            yield place
+        if not folder:
+            return
+        folder = folder_of(folder.rstrip("/"))
+
+
+def as_python(path: str, text: str) -> str:
+    """Return an argument file as a dictionary of Python with each key on its own row.
+
+    The text is empty if the file is damaged, or holds anything but one mapping.
+    """
+    try:
+        shown = _of_json(text) if path.endswith(".json") else _of_yaml(text)
+        ast.parse(shown)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return ""
+    return shown
+
+
+def _of_json(text: str) -> str:
+    if not isinstance(json.loads(text), dict):
+        return ""
+    body = text.lstrip()
+    rows = text[: len(text) - len(body)].count("\n")
+    return "\n" * rows + _TOKEN.sub(_in_python, body)
+
+
+def _in_python(token: re.Match[str]) -> str:
+    word = token[0]
+    return _CONSTANTS[word] if word in _CONSTANTS else repr(json.loads(word))
+
+
+def _of_yaml(text: str) -> str:
+    import yaml
+
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return ""
+    return _Writer().text(node) if isinstance(node, yaml.MappingNode) else ""
+
+
+class _Writer:
+    """Writes the nodes of a YAML document as a literal of Python, row by row."""
+
+    def __init__(self) -> None:
+        self._pieces = list[str]()
+        self._row = 0
+        self._written = 0
+
+    def text(self, node: Node) -> str:
+        """Return a document as Python, empty if its aliases make it too large."""
+        self._write(node)
+        return "".join(self._pieces) if self._written <= _MOST_NODES else ""
+
+    def _write(self, node: Node) -> None:
+        self._written += 1
+        if self._written > _MOST_NODES:
+            return
+        if isinstance(node.value, str):
+            self._pieces.append(_scalar(node))
+        elif node.tag.endswith(":map"):
+            self._pieces.append("{")
+            for key, value in node.value:
+                self._go_to(key.start_mark.line)
+                if key.tag.endswith(":str"):
+                    self._pieces.append(f"{key.value!r}: ")
+                    self._write(value)
+                else:
+                    self._pieces.append(f"**{_UNKNOWN}")
+                self._pieces.append(", ")
+            self._pieces.append("}")
+        else:
+            self._pieces.append("[")
+            for each in node.value:
+                self._go_to(each.start_mark.line)
+                self._write(each)
+                self._pieces.append(", ")
+            self._pieces.append("]")
+
+    def _go_to(self, row: int) -> None:
+        """End lines until the row is reached; an alias stands in a row that is past."""
+        if row > self._row:
+            self._pieces.append("\n" * (row - self._row))
+            self._row = row
+
+
+def _scalar(node: Node) -> str:
+    """Return a number, a text, a boolean or None as Python writes it."""
+    import yaml
+
+    try:
+        value = yaml.constructor.SafeConstructor().construct_document(node)
+    except (yaml.YAMLError, LookupError, ValueError, ArithmeticError, AttributeError):
+        return _UNKNOWN
+    plain = (
+        value is None
+        or type(value) in (bool, int, str)
+        or (type(value) is float and abs(value) < float("inf"))
+    )
+    return repr(value) if plain else _UNKNOWN

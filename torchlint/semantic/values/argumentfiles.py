@@ -1,0 +1,97 @@
+"""Argument files: the dictionaries that code reads from YAML and JSON of the project."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.scopes import How
+
+_OF_STREAMS: Final = frozenset({
+    "json.load", "json.loads", "yaml.load", "yaml.safe_load", "yaml.full_load", "yaml.unsafe_load",
+})  # fmt: skip
+_PATHS: Final = frozenset({"pathlib.Path", "os.path.abspath", "builtins.str", "os.fspath"})
+_READS: Final = frozenset("read read_text open".split())
+_WRITES: Final = ("w", "a", "x", "+")
+
+
+class ArgumentFiles:
+    """Finds the dictionary behind a call that reads a file, or behind the name of one."""
+
+    def __init__(
+        self, functions: Functions, literal_of: Callable[[cst.BaseExpression], Any]
+    ) -> None:
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+        self._literal_of = literal_of
+
+    def read_by(self, call: cst.Call) -> cst.Dict | None:
+        """Return the dictionary that a call reads from a file of the project."""
+        if not self.tree.view.files or not call.args:
+            return None
+        if self.names.name(call.func) not in _OF_STREAMS:
+            return None
+        return self._opened(call.args[0].value)
+
+    def named(self, path: cst.BaseExpression) -> cst.Dict | None:
+        """Return the dictionary in the file of a path that the code spells out."""
+        if not self.tree.view.files:
+            return None
+        while isinstance(path, cst.Call):
+            if self.names.name(path.func) not in _PATHS or len(path.args) != 1:
+                return None
+            path = path.args[0].value
+        name = self._literal_of(path)
+        if not isinstance(name, str) or name in self._written:
+            return None
+        place = self.tree.view.files.get(name)
+        return self._dictionaries.get(place) if place is not None else None
+
+    def _opened(self, node: cst.BaseExpression) -> cst.Dict | None:
+        """Return the dictionary in the file that an expression opens, or whose text it is."""
+        if isinstance(node, cst.Name):
+            bindings = self.scopes.reaching(node)
+            known = len(bindings) == 1 and bindings[0].how in (How.ASSIGN, How.WITH)
+            value = bindings[0].value if known else None
+            return self._opened(value) if isinstance(value, cst.Call) else None
+        if not isinstance(node, cst.Call):
+            return None
+        if self.names.name(node.func) == "builtins.open" and node.args:
+            return self.named(node.args[0].value)
+        if isinstance(node.func, cst.Attribute) and node.func.attr.value in _READS:
+            return self._opened(node.func.value) or self.named(node.func.value)
+        return None
+
+    @cached_property
+    def _dictionaries(self) -> dict[str, cst.Dict]:
+        """The dictionaries that stand for files, by path."""
+        paths = set(self.tree.view.files.values())
+        return {
+            text.linked.path: found
+            for text in self.tree.texts
+            if text.linked.path in paths
+            for line in text.module.body
+            for found in self.tree.within(line, cst.Dict)
+            if isinstance(self.tree.parent(found), cst.Expr)
+        }
+
+    @cached_property
+    def _written(self) -> frozenset[str]:
+        """The names of files that the code writes itself."""
+        return frozenset(filter(None, self._written_names()))
+
+    def _written_names(self) -> Iterator[str]:
+        for call in self.tree.all(cst.Call):
+            if self.names.name(call.func) != "builtins.open" or len(call.args) < 2:
+                continue
+            mode = self._literal_of(call.args[1].value)
+            name = self._literal_of(call.args[0].value)
+            if isinstance(name, str) and (
+                not isinstance(mode, str) or any(letter in mode for letter in _WRITES)
+            ):
+                yield name
