@@ -126,6 +126,8 @@ def _edits(
     region = _region(script, window, networks[0])
     if region is None or len(networks) != 1 or _reads_gradients(script, window):
         return None
+    if window.closing is None and _may_skip(script, window, region):
+        return None
     network = networks[0]
     wraps = script.program.processes.made_by(network)
     if any(script.calls.at(wrap).given("static_graph") for wrap in wraps):
@@ -173,6 +175,16 @@ def _region(
     if not first <= last < step or not all(script.edits.stands_alone(line) for line in chosen):
         return None
     return _Region(chosen, lines[first:step])
+
+
+def _may_skip(script: Script, window: GradientAccumulation, region: _Region) -> bool:
+    """Return whether a pass can end before its backward, so that the last may not average."""
+    return any(
+        script.loops.innermost(leave) is window.loop.node
+        for line in region.lines
+        for kind in (cst.Continue, cst.Break)
+        for leave in script.tree.within(line, kind)
+    )
 
 
 def _reads_gradients(script: Script, window: GradientAccumulation) -> bool:

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Rate, Role, Rule, Script, method_of, word_of
+from torchlint.api import (
+    Finding,
+    Frequency,
+    How,
+    Note,
+    Rate,
+    Role,
+    Rule,
+    Script,
+    method_of,
+    word_of,
+)
 
 _BARRIERS: Final = ("torch.distributed.barrier", "torch.distributed.monitored_barrier")
 _COLLECTIVES: Final = tuple(
@@ -20,14 +32,14 @@ _COLLECTIVES: Final = tuple(
 )
 _WAITING: Final = {"wait_for_everyone": "accelerate", "barrier": "fabric"}
 """The methods of frameworks that wait for all processes."""
-_ROUND: Final = {
-    "gather": "accelerate",
-    "gather_for_metrics": "accelerate",
-    "reduce": "accelerate",
-    "all_gather": "fabric",
-    "all_reduce": "fabric",
+_GATHERING: Final = {
+    "gather": ("accelerate",),
+    "gather_for_metrics": ("accelerate",),
+    "reduce": ("accelerate",),
+    "all_reduce": ("fabric",),
+    "all_gather": ("fabric", "lightning"),
 }
-"""The methods of frameworks that send a tensor through all processes."""
+"""The methods of frameworks that return what all processes hold."""
 _LOOPS: Final = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
 _HELPER: Final = re.compile(
     r"(?:all_)?reduce_(?:\w+_)?(?:tensor|tensors|dict|loss|losses|mean|metric|metrics|value|values)|"
@@ -40,7 +52,7 @@ _MEASURED: Final = frozenset(
     ).split()
 )
 _COPYING: Final = frozenset(
-    "data detach clone item mean sum float double new repeat unsqueeze".split()
+    "data detach clone item mean sum float double new repeat expand unsqueeze".split()
 )
 _GRADIENTS: Final = frozenset("grad grads gradient gradients param params parameters".split())
 
@@ -48,21 +60,39 @@ _GRADIENTS: Final = frozenset("grad grads gradient gradients param params parame
 class CollectiveEveryStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every collective in a training step whose result training does not use."""
-        for site in script.calls.of(*_BARRIERS):
-            if _is_hot(script, site.node):
-                yield Finding(self.code, script.span(site.node), _of_barrier(script, site.node))
-        for site in script.calls.of_methods(*_WAITING):
-            call = site.node
-            if script.loops.owner(call) == _WAITING[site.method] and _is_hot(script, call):
-                yield Finding(self.code, script.span(call), _of_barrier(script, call))
+        yield from self._barriers(script)
         yield from self._averaged_logs(script)
-        named = (site.node for site in script.calls.of(*_COLLECTIVES))
-        for call in (*named, *_helpers(script), *_of_frameworks(script)):
-            if not call.args or not _is_hot(script, call):
+        yield from self._numbers(script)
+
+    def _barriers(self, script: Script) -> Iterator[Finding]:
+        """Flag the first barrier of a loop, with the loop's others."""
+        found: dict[cst.CSTNode, list[cst.Call]] = {}
+        direct = (site.node for site in script.calls.of(*_BARRIERS))
+        for call in chain(direct, _waiting(script)):
+            loop = script.loops.batch_loop(call)
+            if loop is not None and _is_hot(script, call):
+                found.setdefault(loop.node, []).append(call)
+        for calls in found.values():
+            first, *others = sorted(calls, key=script.tree.order)
+            notes = tuple(Note(script.span(other), "here as well") for other in others)
+            yield Finding(self.code, script.span(first), _of_barrier(script, first), notes=notes)
+
+    def _numbers(self, script: Script) -> Iterator[Finding]:
+        """Flag the first number that a loop shares among processes, with the loop's others."""
+        found: dict[cst.CSTNode, list[tuple[cst.Call, cst.Name]]] = {}
+        direct = (site.node for site in script.calls.of(*_COLLECTIVES))
+        for call in chain(direct, _helpers(script), _gathering(script)):
+            loop = script.loops.batch_loop(call)
+            if loop is None or not call.args or not _is_hot(script, call):
                 continue
             measured = _measured(script, call)
             if measured is not None and not _is_trained_with(script, call, measured):
-                yield Finding(self.code, script.span(call), _of_number(script, call, measured))
+                found.setdefault(loop.node, []).append((call, measured))
+        for calls in found.values():
+            (call, measured), *others = sorted(calls, key=lambda each: script.tree.order(each[0]))
+            notes = tuple(Note(script.span(other), "here as well") for other, _ in others)
+            message = _of_number(script, call, measured)
+            yield Finding(self.code, script.span(call), message, notes=notes)
 
     def _averaged_logs(self, script: Script) -> Iterator[Finding]:
         """Flag the values of a training step that Lightning averages over the processes."""
@@ -113,23 +143,27 @@ def _is_hot(script: Script, call: cst.Call) -> bool:
     )
 
 
+def _waiting(script: Script) -> Iterator[cst.Call]:
+    """Yield the calls of frameworks that wait for all processes."""
+    for site in script.calls.of_methods(*_WAITING):
+        if script.loops.owner(site.node) == _WAITING[site.method]:
+            yield site.node
+
+
+def _gathering(script: Script) -> Iterator[cst.Call]:
+    """Yield the calls of frameworks in training steps that return what all processes hold."""
+    for site in script.calls.of_methods(*_GATHERING):
+        loop = script.loops.batch_loop(site.node)
+        trains = loop is not None and loop.role is Role.TRAIN_BATCH
+        if trains and script.loops.owner(site.node) in _GATHERING[site.method]:
+            yield site.node
+
+
 def _helpers(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of functions that reduce a number over processes."""
     for call in script.tree.all(cst.Call):
         if _HELPER.fullmatch(word_of(call)) and script.name(call.func) not in _COLLECTIVES:
-            if word_of(call) not in _ROUND and _reduces(script, call):
-                yield call
-
-
-def _of_frameworks(script: Script) -> Iterator[cst.Call]:
-    """Yield the calls in training loops by which a framework sends a tensor round.
-
-    In an evaluation they are the way to count every sample once.
-    """
-    for call in (site.node for site in script.calls.of_methods(*_ROUND)):
-        loop = script.loops.batch_loop(call)
-        if loop is not None and loop.role is Role.TRAIN_BATCH:
-            if script.loops.owner(call) == _ROUND[word_of(call)]:
+            if word_of(call) not in _GATHERING and _reduces(script, call):
                 yield call
 
 
@@ -156,11 +190,21 @@ def _measured(script: Script, call: cst.Call) -> cst.Name | None:
             at = at.func
         else:
             return None
-    spoken = set(script.names.words(at.value))
-    spoken |= set(script.names.words(script.values.code_of(at)))
+    spoken = _words(script, at)
     if spoken & _GRADIENTS or not spoken & _MEASURED:
         return None
     return at
+
+
+def _words(script: Script, name: cst.Name) -> set[str]:
+    """Return the words of a name, of its value, and of what a loop takes it out of."""
+    drawn = [
+        script.code(bound.value)
+        for bound in script.scopes.reaching(name)
+        if bound.how is How.LOOP and bound.value is not None
+    ]
+    sources = [name.value, script.values.code_of(name), *drawn]
+    return {word for source in sources for word in script.names.words(source)}
 
 
 def _is_trained_with(script: Script, call: cst.Call, measured: cst.Name) -> bool:

@@ -34,10 +34,18 @@ def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
         or script.functions.definition(call.func) is not None
     ):
         return None
+    if _is_moved(script, call.args[0].value):
+        return None
     words = script.names.words(last.value)
     if not words or words[-1] not in ("tokenizer", "tokeniser") or last.value[:1].isupper():
         return None
     return node
+
+
+def _is_moved(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a value was moved to a device: images, which a network makes tokens of."""
+    value = script.values.value_of(node).node or node
+    return isinstance(value, cst.Call) and script.calls.at(value).method in ("to", "cuda")
 
 
 def text_maps(script: Script) -> Iterator[TextMap]:

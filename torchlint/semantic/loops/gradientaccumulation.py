@@ -16,6 +16,7 @@ _STEPPING: Final = frozenset("update_grad need_update".split())
 """Keywords that make a helper step the optimizer after the backward pass."""
 _CLEARING: Final = frozenset("zero_grad clear_grad".split())
 _LOOPS: Final = (cst.For, cst.While)
+_LEAVING: Final = (cst.Continue, cst.Break, cst.Return, cst.Raise)
 
 
 class GradientAccumulation(NamedTuple):
@@ -87,7 +88,11 @@ class GradientAccumulations(Analysis):
         behind = block.body[block.body.index(loop.node) + 1 :]
         calls = [call for line in behind for call in self.functions.own(line, cst.Call)]
         steps = [call for call in calls if self._is(call, "step") and self.loops.is_step(call)]
-        cleared = [call for call in calls if any(self._is(call, word) for word in _CLEARING)]
+        cleared = [
+            call
+            for call in calls
+            if any(self._is(call, word) for word in _CLEARING) and not self._gives_up(call)
+        ]
         thrown = any(self.tree.order(one) < self.tree.order(steps[0]) for one in cleared if steps)
         return (
             GradientAccumulation(loop, tuple(backwards), None, None)
@@ -157,9 +162,19 @@ class GradientAccumulations(Analysis):
             if isinstance(func, cst.Attribute) and func.attr.value in _CLEARING:
                 if besides is not None and self.tree.inside(call, besides):
                     continue
-                if not self._guarded(call, loop):
+                if not self._guarded(call, loop) and not self._gives_up(call):
                     return True
         return False
+
+    def _gives_up(self, clear: cst.Call) -> bool:
+        """Return whether gradients are thrown away in an `if` that leaves the pass."""
+        block = self.tree.parent(self.tree.statement(clear))
+        if not isinstance(block, cst.IndentedBlock) or not isinstance(
+            self.tree.parent(block), cst.If
+        ):
+            return False
+        last = block.body[-1]
+        return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], _LEAVING)
 
     def _guarded(self, node: cst.CSTNode, loop: Loop) -> bool:
         """Return whether an `if` that counts passes encloses a node within the loop."""

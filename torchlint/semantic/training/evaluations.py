@@ -135,13 +135,17 @@ class Evaluations(Analysis):
         if not batches and (isinstance(node, cst.While) or self._holds_batches(node)):
             return None
         function = self.scopes.function(node)
-        if function is not None and self._is_unit_test(function, loop.loader):
+        if function is not None and (
+            self._is_unit_test(function, loop.loader) or self._is_part_of_step(function)
+        ):
             return None
         by_function, by_loader = self._is_named(function), self._is_loader_named(loop.loader)
         named = by_function or by_loader
         if not named and not self._in_eval(node) and not self._stays_in_eval(loop):
             return None
-        if self._is_method_of_network(function) and not (batches and self._stands_apart(function)):
+        if self._is_method_of_network(function) and not (
+            batches and self._is_given(loop.loader) and self._stands_apart(function)
+        ):
             return None
         if self.loops.trains(node, direct=False) or not self.measures(node.body):
             return None
@@ -161,6 +165,19 @@ class Evaluations(Analysis):
         text = self.tree.code(loader) if loader is not None else ""
         return says_evaluation(text) and not says_training(text)
 
+    def _is_given(self, loader: cst.BaseExpression | None) -> bool:
+        """Return whether a loop reads data from outside, not parts of the network itself."""
+        if loader is None:
+            return False
+        if self.kinds.kind(loader) is Kind.LOADER:
+            return True
+        return any(
+            binding.how is How.PARAMETER
+            for name in self.tree.within(loader, cst.Name)
+            if name.value != "self"
+            for binding in self.scopes.reaching(name)
+        )
+
     def _is_named(self, function: cst.FunctionDef | None) -> bool:
         if function is None:
             return False
@@ -172,6 +189,14 @@ class Evaluations(Analysis):
             return False
         given = self.scopes.reaching(loader) if isinstance(loader, cst.Name) else ()
         return not any(binding.how is How.PARAMETER for binding in given)
+
+    def _is_part_of_step(self, function: cst.FunctionDef) -> bool:
+        """Return whether each pass of a training loop defines a function anew."""
+        return any(
+            isinstance(outer, (cst.For, cst.While))
+            and any(map(self.loops.is_step, self.tree.within(outer.body, cst.Call)))
+            for outer in self.tree.ancestors(function)
+        )
 
     def _in_eval(self, place: cst.CSTNode) -> bool:
         """Return whether the last mode change in the same function is `eval()`."""

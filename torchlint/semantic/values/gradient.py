@@ -131,9 +131,12 @@ class Gradients(Analysis):
         function = self.functions.callee(call)
         if function is None:
             return None
-        marks = {self.names.name(inner.func) for inner in self.tree.within(function, cst.Call)} & {
-            f"torch.{word}" for word in _MARKED
-        }
+        spoken = (
+            self.names.name(mention)
+            for kind in (cst.Attribute, cst.Name)
+            for mention in self.tree.within(function.body, kind)
+        )
+        marks = {f"torch.{word}" for word in _MARKED}.intersection(spoken)
         if not marks:
             return None
         return Grad.OFF if marks <= _OFF else Grad.UNKNOWN

@@ -9,9 +9,13 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.scopes import Binding, dotted
+from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.scope.words import words
 
 _DEPTH: Final = 3
+_SCALES: Final = frozenset(
+    "weight weights scale coef coeff coefficient lambda factor ratio w fn func".split()
+)
 _SENDERS: Final = frozenset("accelerator fabric scaler loss_scaler model_engine engine".split())
 
 
@@ -74,12 +78,22 @@ class Losses(Analysis):
 
     @cached_property
     def _bindings(self) -> frozenset[Binding]:
-        return frozenset(
+        found = {
             binding
             for value in self.values
             for name in _summands(value)
             for binding in self.scopes.reaching(name)
-        )
+        }
+        edge = list(found)
+        while edge:
+            binding = edge.pop()
+            if binding.how is not How.ASSIGN or binding.path or binding.value is None:
+                continue
+            for name in _scaled(binding.value):
+                new = set(self.scopes.reaching(name)) - found
+                found |= new
+                edge.extend(new)
+        return frozenset(found)
 
     def attributes(self, node: cst.CSTNode) -> frozenset[str]:
         """Return the attributes (`output.loss`) that the enclosing function calls `backward` on."""
@@ -130,6 +144,24 @@ def sent(call: cst.Call) -> Iterator[cst.BaseExpression]:
         if dotted(receiver).rpartition(".")[2] in _SENDERS:
             return
     yield receiver
+
+
+def _scaled(value: cst.BaseExpression) -> Iterator[cst.Name]:
+    """Yield the name that a value is, or is a fraction of, and any losses that it adds up."""
+    if isinstance(value, cst.Name):
+        yield value
+    elif isinstance(value, cst.BinaryOperation):
+        if isinstance(value.operator, cst.Divide):
+            yield from _scaled(value.left)
+        elif isinstance(value.operator, (cst.Add, cst.Subtract, cst.Multiply)):
+            for side in (value.left, value.right):
+                yield from (name for name in _scaled(side) if _says_loss(name.value))
+
+
+def _says_loss(name: str) -> bool:
+    """Return whether a name says that it is a loss, not what one is scaled by."""
+    found = words(name)
+    return "loss" in found and _SCALES.isdisjoint(found)
 
 
 def _summands(value: cst.BaseExpression) -> Iterator[cst.Name]:

@@ -1,0 +1,29 @@
+"""Losses of methods out of view: what becomes of the value tells that it is one."""
+
+import torch
+from policies import make_policy
+
+
+class Workspace:
+    def __init__(self, cfg, loader):
+        self.policy = make_policy(cfg)
+        self.optimizer = torch.optim.AdamW(self.policy.parameters())
+        self.loader = loader
+        self.cfg = cfg
+
+    def run(self):
+        for batch in self.loader:
+            whole = self.policy.compute(batch)
+            share = whole / self.cfg.accumulate  # kind whole: LOSS
+            share.backward()
+            self.optimizer.step()
+
+    def weigh(self):
+        for batch in self.loader:
+            loss_kl, loss_fit, scale = self.policy.parts(batch)
+            print(loss_kl, loss_fit)  # kind loss_kl: LOSS; kind loss_fit: LOSS
+            loss_weight = self.cfg.weight(batch)
+            print(loss_weight, scale)  # kind loss_weight: UNKNOWN; kind scale: UNKNOWN
+            total = loss_weight * loss_kl + loss_fit * scale
+            total.backward()
+            self.optimizer.step()
