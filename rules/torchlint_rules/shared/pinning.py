@@ -49,7 +49,6 @@ def _unpinned(script: Script) -> list[CallSite]:
         for site in script.calls.of("torch.utils.data.DataLoader")
         if site.argument(_PIN).state is State.ABSENT
         and not script.loaders.is_only_counted(site.node)
-        and not script.loaders.takes_one_batch(site.node)
         and _can_pin(script, site)
         and _moves(script, site)
     ]
@@ -61,7 +60,8 @@ def _moves(script: Script, site: CallSite) -> bool:
     Tensors in memory are rows too small to count, unless a loop in view moves them.
     """
     if script.program.devices.framework == "none":
-        return script.loaders.batches.are_moved(site.node)
+        once = script.loaders.takes_one_batch(site.node)
+        return not once and script.loaders.batches.are_moved(site.node)
     dataset = site.given("dataset")
     values = script.values.origins.of(dataset.value).values if dataset is not None else ()
     if not any(isinstance(each, cst.Call) and script.name(each.func) == _ROWS for each in values):

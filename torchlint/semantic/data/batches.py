@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.loaders import Loaders
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
@@ -26,16 +26,13 @@ _MOVING: Final = ("to", "cuda", "xpu", "type", "copy_")
 _TOKENIZERS: Final = frozenset("tok tokenizer tokeniser tokenize tokenise".split())
 
 
-class Batches:
+class Batches(Analysis):
     """Follows the batches of a loader through the code that receives them."""
 
     def __init__(self, functions: Functions, kinds: Kinds, loaders: Loaders) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loaders = loaders
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def are_mappings(self, place: cst.CSTNode) -> bool:
         """Return whether a pass uses its batches as mappings: `batch["x"]`, `model(**batch)`."""

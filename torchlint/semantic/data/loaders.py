@@ -9,9 +9,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.labels import label
+from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
@@ -30,20 +31,18 @@ _RELOADING: Final = "reload_dataloaders_every"
 """How the options of Lightning's trainer begin that make it ask for new loaders."""
 
 
-class Loaders:
+class Loaders(Analysis):
     """Finds the calls that create torch's DataLoader, and the passes over each."""
 
     def __init__(
         self, functions: Functions, origins: Origins, iteration: Iteration, loops: Loops
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.origins = origins
         self.iteration = iteration
         self.loops = loops
         self.kinds = loops.kinds
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
+        self._in_batch_loops = Memo(False, self.names.trail, self._in_batch_loop)
         self._passes: dict[int, list[cst.CSTNode]] | None = None
 
     def made_by(self, node: cst.BaseExpression) -> list[cst.Call]:
@@ -262,19 +261,14 @@ class Loaders:
 
     def made_in_batch_loop(self, call: cst.Call) -> bool:
         """Return whether a loader is rebuilt inside a training batch loop."""
-        return self._in_batch_loop(call, _DEPTH)
+        return self._in_batch_loops.answer(call)
 
-    def _in_batch_loop(self, node: cst.CSTNode, depth: int) -> bool:
+    def _in_batch_loop(self, node: cst.CSTNode) -> bool:
         if any(loop.role is Role.TRAIN_BATCH for loop in self.loops.around(node)):
             return True
         function = self.scopes.function(node)
-        return (
-            function is not None
-            and depth > 0
-            and any(
-                self._in_batch_loop(caller, depth - 1)
-                for caller in self.functions.callers(function)
-            )
+        return function is not None and any(
+            map(self._in_batch_loops.answer, self.functions.callers(function))
         )
 
     def _repeats(
