@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import libcst as cst
+
 from torchlint.api import CallSite, Finding, Fix, Rule, Script, TrainerArguments
+from torchlint_rules.shared.grouping import joined, maker
 from torchlint_rules.shared.pinning import available, unpinned, unseen
 
 _OPTION: Final = "dataloader_pin_memory"
@@ -15,6 +18,12 @@ _BECAUSE: Final = "a dataset that keeps its tensors on the GPU cannot be pinned"
 class UnpinnedLoader(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader whose batches go to a GPU from pageable memory."""
+        yield from joined(self._of_loaders(script), ("loader", "loaders"))
+        if script.program.devices.can_use_accelerator and script.program.target.device != "mps":
+            for arguments in script.program.trainings.arguments("transformers", "trl"):
+                yield from self._of_trainer(script, arguments)
+
+    def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         for site in unpinned(script):
             asked = available(script)
             assert asked is not None
@@ -22,10 +31,8 @@ class UnpinnedLoader(Rule):
                 f"{script.loaders.label(site.node)} does not pin memory, so every batch is copied "
                 f"twice on its way to the GPU; pass pin_memory={asked}"
             )
-            yield Finding(self.code, script.span(site.node), message, _fix(script, site, asked))
-        if script.program.devices.can_use_accelerator and script.program.target.device != "mps":
-            for arguments in script.program.trainings.arguments("transformers", "trl"):
-                yield from self._of_trainer(script, arguments)
+            fix = _fix(script, site, asked)
+            yield maker(script, site.node), Finding(self.code, script.span(site.node), message, fix)
 
     def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
         given = arguments.given(_OPTION)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, Kind, Rule, Script, State, TrainerArguments, Trait
+from torchlint.api import (
+    Binding,
+    CallSite,
+    Finding,
+    Fix,
+    Impact,
+    Kind,
+    Rule,
+    Script,
+    State,
+    TrainerArguments,
+    Trait,
+)
+from torchlint_rules.shared.grouping import joined, maker
 
 _CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "add", "append")
 _WORKERS: Final = "num_workers"
@@ -15,44 +28,37 @@ _PERSISTENT: Final = "dataloader_persistent_workers"
 _MOST: Final = 1024
 _RARE: Final = 500
 """The steps between two evaluations beside which a start of workers takes no time."""
-_PROCESSORS: Final = ("os.cpu_count", "multiprocessing.cpu_count")
+_PROCESSORS: Final = ("os.cpu_count", "os.process_cpu_count", "multiprocessing.cpu_count")
 
 
 class WorkersRestartedEachEpoch(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader that restarts the same workers in each epoch."""
-        for site in script.calls.of("torch.utils.data.DataLoader"):
-            workers = site.argument(_WORKERS)
-            option = _option(script, site)
-            if option is None and not (workers.node and _is_positive(script, workers.node)):
-                continue
-            if site.argument("persistent_workers").state is not State.ABSENT:
-                continue
-            dataset = site.given("dataset")
-            if dataset is None or Trait.IN_MEMORY in script.loaders.datasets.traits(dataset.value):
-                continue
-            if not script.loaders.repeated(site.node) or _is_changed(script, site.node):
-                continue
-            if script.loaders.takes_one_batch_a_pass(site.node):
-                continue
-            counted = f"{workers.literal} workers" if workers.is_literal else "workers"
-            told = "one worker" if counted == "1 workers" else counted
-            value = "True"
-            if option is not None:
-                told = f"workers (`{option.flag}` is {option.default} by default)"
-                value = f"{script.code(option.node)} > 0"
-            message = (
-                f"{script.loaders.label(site.node)} restarts its {told} every epoch; "
-                f"pass persistent_workers={value}"
-            )
-            fix = Fix.unsafe(
-                f"Pass persistent_workers={value}",
-                script.edits.with_keyword(site.node, "persistent_workers", value),
-                because="under the same seed the order differs from the second epoch on",
-            )
-            yield Finding(self.code, script.span(site.node), message, fix)
+        yield from joined(self._of_loaders(script), ("loader", "loaders"))
         for arguments in script.program.trainings.arguments("transformers", "trl"):
             yield from self._of_trainer(script, arguments)
+
+    def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
+        for site in script.calls.of("torch.utils.data.DataLoader"):
+            workers = _workers(script, site)
+            if workers is None or not _restarts_same(script, site):
+                continue
+            message = (
+                f"{script.loaders.label(site.node)} restarts its {workers.told} every epoch; "
+                f"pass persistent_workers={workers.kept or 'True if there are any'}"
+            )
+            fix = None
+            if workers.kept:
+                fix = Fix.unsafe(
+                    f"Pass persistent_workers={workers.kept}",
+                    script.edits.with_keyword(site.node, "persistent_workers", workers.kept),
+                    because="under the same seed the order differs from the second epoch on",
+                )
+            span = script.span(site.node)
+            yield (
+                maker(script, site.node),
+                Finding(self.code, span, message, fix, impact=workers.impact),
+            )
 
     def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
         workers = arguments.setting("dataloader_num_workers")
@@ -89,28 +95,87 @@ def _restarts(arguments: TrainerArguments) -> str:
 
 
 class _Workers(NamedTuple):
-    """A number of workers that an option of the command line sets, with its default."""
+    """The workers of a loader: what to call them, and the code that says whether to keep them."""
 
-    node: cst.BaseExpression
-    flag: str
-    default: int
+    told: str
+    kept: str
+    """Empty if no short expression says it."""
+    impact: Impact | None = None
 
 
-def _option(script: Script, site: CallSite) -> _Workers | None:
-    """Return the option that sets the number of workers if its default is above zero."""
-    given = site.given(_WORKERS)
-    option = script.values.options.of(given.value) if given is not None else None
-    if given is None or option is None or type(option.default) is not int or option.default < 1:
+def _workers(script: Script, site: CallSite) -> _Workers | None:
+    """Return the workers of a loader, None if it has none or none by default."""
+    number, given = site.argument(_WORKERS), site.given(_WORKERS)
+    if number.is_literal:
+        count = number.literal
+        if type(count) is not int or count < 1:
+            return None
+        return _Workers("one worker" if count == 1 else f"{count} workers", "True")
+    if given is None or number.state in (State.ABSENT, State.UNKNOWN):
         return None
-    return _Workers(given.value, option.flag, option.default)
+    code = script.code(given.value)
+    option = script.values.options.of(given.value)
+    if option is not None and type(option.default) is int:
+        told = f"workers (`{option.flag}` is {option.default} by default)"
+        return _Workers(told, f"{code} > 0") if option.default > 0 else None
+    if _is_positive(script, number.node or given.value):
+        return _Workers("workers", "True")
+    if _is_zero(script, given.value):
+        return None
+    return _Workers("workers", f"{code} > 0" if _is_plain(given.value) else "", "low")
+
+
+def _is_plain(node: cst.BaseExpression) -> bool:
+    """Return whether an expression is a name, an attribute or an entry, which can be repeated."""
+    while isinstance(node, (cst.Attribute, cst.Subscript)):
+        node = node.value
+    return isinstance(node, cst.Name)
+
+
+def _is_zero(script: Script, node: cst.BaseExpression, depth: int = 4) -> bool:
+    """Return whether a number is 0 by default: that of a parameter, or what an attribute gets."""
+    if isinstance(node, cst.Integer) or not depth:
+        return isinstance(node, cst.Integer) and int(node.value, 0) == 0
+    bindings: Iterable[Binding] = ()
+    if isinstance(node, cst.Name):
+        bindings = script.scopes.reaching(node)
+    elif isinstance(node, cst.Attribute):
+        bindings = script.functions.attribute(node)
+    given = [
+        each.node.default if isinstance(each.node, cst.Param) else each.value for each in bindings
+    ]
+    return bool(given) and all(each and _is_zero(script, each, depth - 1) for each in given)
 
 
 def _is_positive(script: Script, node: cst.BaseExpression) -> bool:
-    """Return whether a number of workers is a literal above zero, or that of the processors."""
+    """Return whether a number is certainly above zero, as that of the processors is."""
     found = script.values.value_of(node).node or node
-    if isinstance(found, cst.Call) and script.name(found.func) in _PROCESSORS:
-        return True
-    return isinstance(found, cst.Integer) and int(found.value, 0) > 0
+    if isinstance(found, cst.Integer):
+        return int(found.value, 0) > 0
+    if isinstance(found, cst.IfExp):
+        return _is_positive(script, found.body) and _is_positive(script, found.orelse)
+    if isinstance(found, cst.BooleanOperation) and isinstance(found.operator, cst.Or):
+        return _is_positive(script, found.right)
+    if not isinstance(found, cst.Call):
+        return False
+    name = script.name(found.func)
+    if name in ("builtins.min", "builtins.max"):
+        sizes = [_is_positive(script, arg.value) for arg in found.args]
+        return any(sizes) if name == "builtins.max" else all(sizes)
+    return name in _PROCESSORS
+
+
+def _restarts_same(script: Script, site: CallSite) -> bool:
+    """Return whether each epoch starts workers that see the same dataset as those before."""
+    dataset = site.given("dataset")
+    return (
+        site.argument("persistent_workers").state is State.ABSENT
+        and dataset is not None
+        and Trait.IN_MEMORY not in script.loaders.datasets.traits(dataset.value)
+        and bool(script.loaders.repeated(site.node))
+        and not _is_changed(script, site.node)
+        and not script.loaders.takes_one_batch_a_pass(site.node)
+    )
 
 
 def _is_changed(script: Script, made: cst.Call) -> bool:

@@ -63,7 +63,7 @@ class CopiedNdarray(Rule):
 # -- where --------------------------------------------------------------------
 
 
-def _is_repeated(script: Script, node: cst.CSTNode, depth: int = 3) -> bool:
+def _is_repeated(script: Script, node: cst.CSTNode) -> bool:
     """Return whether code runs for every item or step, also through functions of this file."""
     function = script.scopes.function(node)
     if function is not None:
@@ -83,8 +83,8 @@ def _is_repeated(script: Script, node: cst.CSTNode, depth: int = 3) -> bool:
             if call.keyword is not None
         ):
             return True
-        if depth and any(
-            _is_repeated(script, call, depth - 1) for call in script.functions.callers(function)
+        if any(
+            script.answer(_is_repeated, call, False) for call in script.functions.callers(function)
         ):
             return True
     return script.loops.frequency(node) is Frequency.EVERY_PASS
@@ -169,7 +169,7 @@ def _is_own(script: Script, call: cst.Call, root: cst.BaseExpression) -> bool:
     )
 
 
-def _is_new(script: Script, binding: Binding, depth: int = 4) -> bool:
+def _is_new(script: Script, binding: Binding) -> bool:
     """Return whether a binding assigns new memory, or a view of the name's previous value."""
     if binding.how is How.AUGMENTED:
         return True
@@ -182,9 +182,9 @@ def _is_new(script: Script, binding: Binding, depth: int = 4) -> bool:
     if value is None or made is None or made.fresh:
         return made is not None
     root = _root(value)
-    if not isinstance(root, cst.Name) or root.value != binding.name or not depth:
+    if not isinstance(root, cst.Name) or root.value != binding.name:
         return False
-    return all(_is_new(script, each, depth - 1) for each in script.scopes.reaching(root))
+    return all(script.answer(_is_new, each, False) for each in script.scopes.reaching(root))
 
 
 def _only_reads(script: Script, use: cst.Name) -> bool:

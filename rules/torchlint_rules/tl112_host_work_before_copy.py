@@ -26,7 +26,8 @@ _PEELED: Final = frozenset("float double half to type clone contiguous permute t
 _JOINS: Final = frozenset({"torch.cat", "torch.stack", "torch.concat"})
 _FUNCTIONAL: Final = "torch.nn.functional."
 _ROUNDING: Final = "the device may round the last digit otherwise"
-_DEPTH: Final = 8
+_Peeled = tuple[cst.BaseExpression | None, bool]
+_NOTHING: Final[_Peeled] = (None, False)
 
 
 class HostWorkBeforeCopy(Rule):
@@ -90,27 +91,23 @@ def _line_above(script: Script, move: Move) -> cst.Assign | None:
     )
 
 
-def _peeled(
-    script: Script, node: cst.BaseExpression, depth: int = _DEPTH
-) -> tuple[cst.BaseExpression | None, bool]:
+def _peeled(script: Script, node: cst.BaseExpression) -> _Peeled:
     """Return the expression below conversions and arithmetic, and whether they are work.
 
     Conversions alone are none: a batch of the wanted type is not copied.
     """
-    if not depth:
-        return None, False
     if isinstance(node, cst.BinaryOperation):
         if not isinstance(node.operator, (cst.Divide, cst.Multiply, cst.Add, cst.Subtract)):
             return None, False
         if not script.values.numbers.is_number(node.right):
             return None, False
-        root, works = _peeled(script, node.left, depth - 1)
+        root, works = script.answer(_peeled, node.left, _NOTHING)
         return root, works or isinstance(node.operator, cst.Divide)
     if not isinstance(node, cst.Call):
         return node, False
     name = script.name(node.func) or ""
     if name.startswith(_FUNCTIONAL):
-        return _of_function(script, node, name.removeprefix(_FUNCTIONAL), depth)
+        return _of_function(script, node, name.removeprefix(_FUNCTIONAL))
     method, owner = method_of(node), receiver_of(node)
     if name or owner is None:
         return node, False
@@ -119,18 +116,16 @@ def _peeled(
         and len(node.args) == 1
         and script.values.numbers.is_number(node.args[0].value)
     ):
-        return _peeled(script, owner, depth - 1)[0], True
+        return script.answer(_peeled, owner, _NOTHING)[0], True
     if method not in _PEELED or script.program.moves.move(node) is not None:
         return node, False
     if any(script.kind(arg.value) is Kind.TENSOR for arg in node.args):
         return node, False
-    root, works = _peeled(script, owner, depth - 1)
+    root, works = script.answer(_peeled, owner, _NOTHING)
     return root, works or (method == "contiguous" and _reorders(owner))
 
 
-def _of_function(
-    script: Script, node: cst.Call, name: str, depth: int
-) -> tuple[cst.BaseExpression | None, bool]:
+def _of_function(script: Script, node: cst.Call, name: str) -> _Peeled:
     """Return what a function of torch works on, if it does not shrink it."""
     site = script.calls.at(node)
     if name == "one_hot":
@@ -144,7 +139,7 @@ def _of_function(
         grows = factor.state is State.ABSENT or (isinstance(literal, (int, float)) and literal >= 1)
         if given is None:
             return None, False
-        return _peeled(script, given.value, depth - 1)[0], grows
+        return script.answer(_peeled, given.value, _NOTHING)[0], grows
     return None, False
 
 

@@ -27,7 +27,6 @@ from torchlint.api import (
 TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
 CUTTING: Final = ("detach", "item", "numpy", "tolist", "size", "argmax")
-DEPTH: Final = 6
 PASSING: Final = frozenset(
     "mean sum clone cpu cuda to float double half squeeze unsqueeze view reshape flatten".split()
 )
@@ -152,13 +151,11 @@ def _made(script: Script, leaf: cst.BaseExpression) -> bool:
     """Return whether a floating-point tensor is computed by a network and carries its graph."""
     if script.kind(leaf) not in TENSORS or script.values.dtypes.is_integral(leaf):
         return False
-    return _carries(script, leaf, DEPTH)
+    return script.answer(_carries, leaf, False)
 
 
-def _passes_on(script: Script, node: cst.BaseExpression, depth: int) -> bool:
+def _passes_on(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether the result of a function can carry the graph of its arguments."""
-    if not depth:
-        return True
     if isinstance(node, cst.Comparison) or script.values.dtypes.is_integral(node):
         return False
     if isinstance(node, cst.Call):
@@ -181,12 +178,12 @@ def _passes_on(script: Script, node: cst.BaseExpression, depth: int) -> bool:
         parts = [each.value for each in bindings if each.value is not None]
     else:
         return not isinstance(node, (cst.Integer, cst.Float))
-    return any(_passes_on(script, part, depth - 1) for part in parts)
+    return any(script.answer(_passes_on, part, True) for part in parts)
 
 
-def _carries(script: Script, node: cst.BaseExpression, depth: int) -> bool:
+def _carries(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an expression carries a network's graph."""
-    if not depth or script.values.gradients.grad(node) is not Grad.ON:
+    if script.values.gradients.grad(node) is not Grad.ON:
         return False
     if isinstance(node, cst.Call):
         if script.loops.module_call(node) is not None:
@@ -199,20 +196,20 @@ def _carries(script: Script, node: cst.BaseExpression, depth: int) -> bool:
             parts.append(owner)
         callee = script.functions.callee(node)
         if callee is not None and not any(
-            _passes_on(script, value, DEPTH) for value in script.functions.returns(callee)
+            script.answer(_passes_on, value, True) for value in script.functions.returns(callee)
         ):
             return False
-        return any(_carries(script, part, depth - 1) for part in parts)
+        return any(script.answer(_carries, part, False) for part in parts)
     if isinstance(node, cst.BinaryOperation):
-        return any(_carries(script, side, depth - 1) for side in (node.left, node.right))
+        return any(script.answer(_carries, side, False) for side in (node.left, node.right))
     if isinstance(node, (cst.Subscript, cst.Attribute)):
         cut = isinstance(node, cst.Attribute) and node.attr.value == "data"
-        return not cut and _carries(script, node.value, depth - 1)
+        return not cut and script.answer(_carries, node.value, False)
     if not isinstance(node, cst.Name):
         return False
     bindings = [each for each in script.scopes.reaching(node) if each.how in BOUND]
     return bool(bindings) and all(
-        each.value is not None and _carries(script, each.value, depth - 1) for each in bindings
+        each.value is not None and script.answer(_carries, each.value, False) for each in bindings
     )
 
 

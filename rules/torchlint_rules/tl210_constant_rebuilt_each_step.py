@@ -8,12 +8,13 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import CallSite, Finding, Kind, Note, Rule, Script, State
+from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
 
 _OF_VALUES: Final = frozenset(
     "torch.tensor torch.as_tensor torch.FloatTensor torch.LongTensor torch.Tensor".split()
 )
-_OF_SIZES: Final = frozenset("torch.arange torch.eye torch.linspace torch.ones".split())
+_OF_SIZES: Final = ("torch.ones",)
 _SIZES: Final = frozenset("data start end step steps size n m".split())
 _MASKS: Final = frozenset({"torch.tril", "torch.triu"})
 _PASSING: Final = frozenset(
@@ -30,6 +31,14 @@ class ConstantRebuiltEachStep(Rule):
         if not sites or not script.program.devices.can_use_accelerator:
             return
         numbers: dict[int, list[cst.Call]] = {}
+        yield from joined(self._of_lists(script, sites, numbers), ("constant", "constants"))
+        for calls in numbers.values():
+            yield self._of_numbers(script, calls)
+
+    def _of_lists(
+        self, script: Script, sites: list[CallSite], numbers: dict[int, list[cst.Call]]
+    ) -> Iterator[tuple[cst.CSTNode, Finding]]:
+        """Yield a finding for each constant but single numbers, which are put into `numbers`."""
         for site in sites:
             of_sizes = site.name in _OF_SIZES
             if site.has_splat or not _is_constant_call(script, site, of_sizes):
@@ -48,9 +57,8 @@ class ConstantRebuiltEachStep(Rule):
                 f"{_advice(script, whole)}"
             )
             notes = script.loops.repetition.notes_on_callers(whole)
-            yield Finding(self.code, script.span(whole), message, None, notes)
-        for calls in numbers.values():
-            yield self._of_numbers(script, calls)
+            found = Finding(self.code, script.span(whole), message, None, notes)
+            yield script.scopes.home(whole), found
 
     def _of_numbers(self, script: Script, calls: list[cst.Call]) -> Finding:
         """Return one finding for the numbers that a function copies to the device."""
@@ -166,7 +174,7 @@ def _goes_to_device(
     calls += [site.node] if isinstance(whole, cst.Call) else []
     masked = any(script.name(call.func) in _MASKS for call in calls)
     moved = any(script.program.moves.move(call) is not None for call in calls)
-    if site.name == "torch.ones" and not masked:
+    if of_sizes and not masked:
         return False
     if of_sizes or (site.name == "torch.tensor" and _is_scalar(script, site)):
         return not moved and _names_device(script, site)

@@ -26,30 +26,22 @@ from torchlint.api import (
 )
 
 _FUNCTIONS: Final = {
-    "torch.nn.functional.cross_entropy": "ce",
-    "torch.nn.functional.nll_loss": "nll",
+    "torch.nn.functional.cross_entropy": "ce", "torch.nn.functional.nll_loss": "nll",
     "torch.nn.functional.binary_cross_entropy": "bce",
     "torch.nn.functional.binary_cross_entropy_with_logits": "logits",
-}
+}  # fmt: skip
 _CRITERIA: Final = {
-    "torch.nn.CrossEntropyLoss": "ce",
-    "torch.nn.NLLLoss": "nll",
-    "torch.nn.BCELoss": "bce",
+    "torch.nn.CrossEntropyLoss": "ce", "torch.nn.NLLLoss": "nll", "torch.nn.BCELoss": "bce",
     "torch.nn.BCEWithLogitsLoss": "logits",
-}
+}  # fmt: skip
+_LAYERS: Final = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "sigmoid": "Sigmoid"}
 _ACTIVATIONS: Final = {
-    "torch.softmax": "softmax",
-    "torch.nn.functional.softmax": "softmax",
-    "torch.nn.Softmax": "softmax",
-    "torch.log_softmax": "log_softmax",
-    "torch.nn.functional.log_softmax": "log_softmax",
-    "torch.nn.LogSoftmax": "log_softmax",
-    "torch.sigmoid": "sigmoid",
-    "torch.nn.functional.sigmoid": "sigmoid",
-    "torch.nn.Sigmoid": "sigmoid",
+    name: word
+    for word, layer in _LAYERS.items()
+    for name in (f"torch.{word}", f"torch.nn.functional.{word}", f"torch.nn.{layer}")
 }
 _FUNCTIONAL: Final = frozenset(name for name in _ACTIVATIONS if name.rpartition(".")[2].islower())
-_METHODS: Final = ("softmax", "log_softmax", "sigmoid")
+_METHODS: Final = tuple(_LAYERS)
 _TAKES: Final = {
     ("ce", "softmax"): "`{loss}` applies softmax itself: a second one, `{place}`, changes the loss "
     "and flattens its gradients; pass the logits",

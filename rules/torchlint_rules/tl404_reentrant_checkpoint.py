@@ -16,7 +16,6 @@ _FROZEN: Final = (
     "a block whose input needs no gradient was silently not trained by the reentrant variant, and "
     "now is"
 )
-_DEPTH: Final = 8
 
 
 class ReentrantCheckpoint(Rule):
@@ -38,7 +37,7 @@ class ReentrantCheckpoint(Rule):
             what = script.code(first if partial else site.node.func)
             edits = script.edits.with_keyword(site.node, "use_reentrant", "False")
             fix = Fix.exact("Pass use_reentrant=False", edits)
-            if partial or not _computed(script, site.node, _DEPTH):
+            if partial or not _computed(script, site.node):
                 fix = Fix.unsafe("Pass use_reentrant=False", edits, because=_FROZEN)
             message = (
                 f"`{what}` without `use_reentrant` warns and recomputes by the slower reentrant "
@@ -57,37 +56,35 @@ def _asks_for_version(script: Script, call: cst.Call) -> bool:
     return False
 
 
-def _computed(script: Script, call: cst.Call, depth: int) -> bool:
+def _computed(script: Script, call: cst.Call) -> bool:
     """Return whether an input of a checkpointed block certainly comes from trained layers."""
     if script.tree.mentions("requires_grad") or not script.optimizers.steps:
         return False
     if not call.args or not script.values.visibility.shows(call.args[0].value):
         return False
     return any(
-        arg.keyword is None and not arg.star and _by_layers(script, arg.value, depth)
+        arg.keyword is None and not arg.star and script.answer(_by_layers, arg.value, False)
         for arg in call.args[1:]
     )
 
 
-def _by_layers(script: Script, node: cst.BaseExpression, depth: int) -> bool:
+def _by_layers(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a value certainly is the output of a layer."""
-    if not depth:
-        return False
     if isinstance(node, cst.Name):
         found = [
             binding.how is How.ASSIGN
             and binding.value is not None
-            and _by_layers(script, binding.value, depth - 1)
+            and script.answer(_by_layers, binding.value, False)
             for binding in script.scopes.reaching(node)
             if not _recomputed(script, binding.value)
         ]
         return bool(found) and all(found)
     if isinstance(node, cst.BinaryOperation):
-        return _by_layers(script, node.left, depth - 1) or _by_layers(script, node.right, depth - 1)
+        return any(script.answer(_by_layers, side, False) for side in (node.left, node.right))
     if not isinstance(node, cst.Call):
         return False
     if _recomputed(script, node):
-        return _computed(script, node, depth - 1)
+        return script.answer(_computed, node, False)
     if not script.values.visibility.shows(node.func):
         return False
     if script.loops.module_call(node) is not None:
@@ -97,7 +94,7 @@ def _by_layers(script: Script, node: cst.BaseExpression, depth: int) -> bool:
         return False
     if isinstance(owner, cst.Name) and owner.value == "self":
         return script.functions.definition(node.func) is None
-    return _by_layers(script, owner, depth - 1)
+    return script.answer(_by_layers, owner, False)
 
 
 def _recomputed(script: Script, node: cst.BaseExpression | None) -> bool:

@@ -30,7 +30,6 @@ _STATE: Final = re.compile(r"(?:init_)?(?:hidden|state|memory|cell)s?")
 _DATA: Final = frozenset("batch batches sample samples transition transitions rollout".split())
 """Words of what holds recorded data, whose states have no graph (`batch.state`)."""
 _LEAF: Final = re.compile(r"requires_grad|Parameter\(")
-_DEPTH: Final = 4
 _BACKWARDS: Final = ("backward", "manual_backward", "autograd")
 
 
@@ -180,15 +179,15 @@ def _has_no_graph(script: Script, name: cst.Name, binding: Binding) -> bool:
         return True
     if isinstance(binding.node, cst.Param):
         given = script.functions.given(binding.node)
-        return bool(given) and all(_is_clean(script, each, _DEPTH) for each in given)
-    return binding.value is not None and _is_clean(script, binding.value, _DEPTH)
+        return bool(given) and all(_is_clean(script, each) for each in given)
+    return binding.value is not None and _is_clean(script, binding.value)
 
 
-def _is_clean(script: Script, value: cst.BaseExpression, depth: int) -> bool:
+def _is_clean(script: Script, value: cst.BaseExpression) -> bool:
     """Return whether a value is certainly computed without a network or a leaf with gradients."""
     if script.kind(value) in _NO_GRAPH:
         return True
-    if not depth or _LEAF.search(script.tree.own_text):
+    if _LEAF.search(script.tree.own_text):
         return False
     for call in script.tree.within(value, cst.Call):
         callee = script.functions.callee(call)
@@ -201,7 +200,7 @@ def _is_clean(script: Script, value: cst.BaseExpression, depth: int) -> bool:
             return False
     return all(
         binding.how in (How.IMPORT, How.FUNCTION, How.CLASS, How.LOOP)
-        or (binding.value is not None and _is_clean(script, binding.value, depth - 1))
+        or (binding.value is not None and script.answer(_is_clean, binding.value, False))
         for name in script.tree.within(value, cst.Name)
         if not _is_base(script, name)
         for binding in script.scopes.reaching(name)

@@ -25,7 +25,7 @@ from torchlint.api import (
 
 _TEXT: Final = frozenset("ids token tokens".split())
 _SAME: Final = frozenset("to cuda long int float half bfloat16".split())
-_DEPTH: Final = 6
+_NONE: Final[tuple[Part, ...]] = ()
 
 
 class FrozenEncoderEachStep(Rule):
@@ -101,7 +101,7 @@ def _is_loaded(script: Script, network: cst.BaseExpression) -> bool:
 def _gets_the_same(script: Script, call: cst.Call) -> bool:
     """Return whether a call gets what a loader yields, the same in every epoch."""
     given = [arg for arg in call.args if not script.values.value_of(arg.value).is_literal]
-    pieces = [(arg, _pieces(script, arg.value, _DEPTH)) for arg in given]
+    pieces = [(arg, _pieces(script, arg.value)) for arg in given]
     return bool(pieces) and all(
         parts
         and all(
@@ -112,18 +112,18 @@ def _gets_the_same(script: Script, call: cst.Call) -> bool:
     )
 
 
-def _pieces(script: Script, node: cst.BaseExpression, depth: int) -> tuple[Part, ...]:
+def _pieces(script: Script, node: cst.BaseExpression) -> tuple[Part, ...]:
     """Return the pieces of batches that an expression is, moved or in another type."""
     parts = script.loaders.parts.of(node)
-    if parts or not depth:
+    if parts:
         return parts
     same = receiver_of(node, *_SAME)
     if same is not None:
-        return _pieces(script, same, depth - 1)
+        return script.answer(_pieces, same, _NONE)
     if not isinstance(node, cst.Name):
         return ()
     found = [_bound(each) for each in script.scopes.reaching(node)]
-    pieces = [_pieces(script, each, depth - 1) for each in found if each is not None]
+    pieces = [script.answer(_pieces, each, _NONE) for each in found if each is not None]
     whole = bool(pieces) and all(pieces) and len(pieces) == len(found)
     return tuple(part for each in pieces for part in each) if whole else ()
 

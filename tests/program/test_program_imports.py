@@ -201,6 +201,15 @@ def test_the_nearest_folder_wins_and_namespaces_come_last() -> None:
     assert imports.module("a/b/main.py", 9, "utils") is None
 
 
+def test_a_root_that_is_a_package_is_found_by_its_own_name() -> None:
+    paths = ["__init__.py", "train.py", "data/sets.py"]
+    imports = Imports(paths, name="pkg")
+    assert imports.module("train.py", 0, "pkg") == Module("__init__.py")
+    assert imports.module("train.py", 0, "pkg.data.sets") == Module("data/sets.py")
+    assert imports.module("train.py", 0, "pkg.gone") is None
+    assert Imports(paths[1:], name="pkg").module("train.py", 0, "pkg.data.sets") is None
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_generated_packages_lead_where_python_finds_them(seed: int, tmp_path: Path) -> None:
     layout = _generated(random.Random(seed))

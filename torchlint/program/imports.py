@@ -30,11 +30,13 @@ def folder_of(path: str) -> str:
 class Imports:
     """The modules of a project by their names; paths are relative to its root.
 
-    `sources` are folders in which absolute imports are looked up last.
+    `sources` are folders in which absolute imports are looked up last. `name` is that of the root,
+    which is a package itself where it has an `__init__.py`.
     """
 
-    def __init__(self, paths: Iterable[str], sources: tuple[str, ...] = ()) -> None:
+    def __init__(self, paths: Iterable[str], sources: tuple[str, ...] = (), name: str = "") -> None:
         self._sources = sources
+        self._name = name
         self._files = frozenset(path for path in paths if path.endswith(".py"))
         self._folders = frozenset(_folders(self._files))
         self._found: dict[tuple[str, str], tuple[Module, ...]] = {}
@@ -82,6 +84,10 @@ class Imports:
             else:
                 yield Module(path, is_sure)
         yield from namespaces
+        if head == self._name and _INIT in self._files:
+            path = self._below("", name.removeprefix(f"{head}.")) if name != head else _INIT
+            if path is not None:
+                yield Module(path)
 
     def _bases(self, folder: str) -> Iterator[tuple[str, bool]]:
         """Yield the folders in which a name is looked up, and whether they are no package."""

@@ -107,7 +107,7 @@ class Index:
         self._scripts = _scripts(self.root, self._imports)
 
     def _imports_among(self, paths: Iterable[str]) -> Imports:
-        return Imports(paths, self._bases)
+        return Imports(paths, self._bases, self.root.name)
 
     # -- outlines -----------------------------------------------------------------
 

@@ -24,7 +24,6 @@ _SAME: Final = frozenset(
     ).split()
 )
 _CUT: Final = re.compile(r"detach|new|new_(tensor|zeros|ones|full|empty)")
-_DEPTH: Final = 8
 
 
 def wraps(script: Script, call: cst.Call) -> bool:
@@ -35,14 +34,12 @@ def wraps(script: Script, call: cst.Call) -> bool:
     )
 
 
-def without_graph(script: Script, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
+def without_graph(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a tensor is created in the call, comes from a loader or holds integers."""
-    if not depth:
-        return False
     if script.values.dtypes.is_integral(node) is True:
         return True
     if isinstance(node, cst.UnaryOperation):
-        return without_graph(script, node.expression, depth - 1)
+        return script.answer(without_graph, node.expression, False)
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
         wants = any(
@@ -50,11 +47,9 @@ def without_graph(script: Script, node: cst.BaseExpression, depth: int = _DEPTH)
             for word in ("requires_grad", "requires_grad_")
             for each in script.functions.attributes(word)
         )
-        return (
-            bool(bindings) and not wants and all(_plain_binding(script, b, depth) for b in bindings)
-        )
+        return bool(bindings) and not wants and all(_plain_binding(script, b) for b in bindings)
     if isinstance(node, cst.Subscript):
-        return without_graph(script, node.value, depth - 1)
+        return script.answer(without_graph, node.value, False)
     if isinstance(node, cst.Attribute):
         return node.attr.value == "data" and script.kind(node.value) in (Kind.TENSOR, Kind.LOSS)
     if not isinstance(node, cst.Call):
@@ -72,10 +67,10 @@ def without_graph(script: Script, node: cst.BaseExpression, depth: int = _DEPTH)
     if _CUT.fullmatch(method_of(node)):
         return script.calls.at(node).given("requires_grad") is None
     same = receiver_of(node, *_SAME)
-    return same is not None and without_graph(script, same, depth - 1)
+    return same is not None and script.answer(without_graph, same, False)
 
 
-def _plain_binding(script: Script, binding: Binding, depth: int) -> bool:
+def _plain_binding(script: Script, binding: Binding) -> bool:
     """Return whether the value of a name has no graph."""
     value = binding.value
     if binding.how is How.LOOP:
@@ -83,7 +78,7 @@ def _plain_binding(script: Script, binding: Binding, depth: int) -> bool:
     if value is None or binding.how not in (How.ASSIGN, How.UNPACKED):
         return False
     unrecorded = isinstance(value, cst.Call) and script.values.gradients.grad(value) is Grad.OFF
-    return unrecorded or without_graph(script, value, depth - 1)
+    return unrecorded or script.answer(without_graph, value, False)
 
 
 def _loaded(script: Script, value: cst.BaseExpression | None, path: tuple[int, ...]) -> bool:

@@ -60,7 +60,8 @@ def _moves(script: Script, site: CallSite) -> bool:
     Tensors in memory are rows too small to count, unless a loop in view moves them.
     """
     if script.program.devices.framework == "none":
-        return script.loaders.batches.are_moved(site.node)
+        once = script.loaders.takes_one_batch(site.node)
+        return not once and script.loaders.batches.are_moved(site.node)
     dataset = site.given("dataset")
     values = script.values.origins.of(dataset.value).values if dataset is not None else ()
     if not any(isinstance(each, cst.Call) and script.name(each.func) == _ROWS for each in values):
@@ -75,6 +76,8 @@ def available(script: Script) -> str | None:
 
 def _available(script: Script) -> str | None:
     if not script.program.devices.can_use_accelerator or script.program.target.device == "mps":
+        return None
+    if script.functions.imports("torch_xla") and not _names_cuda(script):
         return None
     if not script.tree.mentions("xpu", "mps"):
         return "torch.cuda.is_available()"

@@ -46,20 +46,20 @@ class TensorUse(IntEnum):
     WRITTEN = 3
 
 
-def tensor_use(script: Script, node: cst.BaseExpression, depth: int = 8) -> TensorUse:
+def tensor_use(script: Script, node: cst.BaseExpression) -> TensorUse:
     """Return what becomes of a tensor: copied, returned, passed on or written to."""
     holder = script.tree.parent(node)
-    if not depth or holder is None:
+    if holder is None:
         return TensorUse.UNSEEN
     if isinstance(holder, (cst.BinaryOperation, cst.Comparison, cst.UnaryOperation)):
         return TensorUse.COPIED
     if isinstance(holder, cst.Return):
         return TensorUse.RETURNED
     if isinstance(holder, cst.Attribute):
-        return _use_of_attribute(script, holder, depth)
+        return _use_of_attribute(script, holder)
     if isinstance(holder, cst.Subscript):
         stored = isinstance(script.tree.parent(holder), (cst.AssignTarget, cst.AugAssign))
-        return TensorUse.WRITTEN if stored else tensor_use(script, holder, depth - 1)
+        return TensorUse.WRITTEN if stored else _use_of(script, holder)
     if isinstance(holder, cst.Arg):
         outer = script.tree.parent(holder)
         name = script.name(outer.func) if isinstance(outer, cst.Call) else None
@@ -72,35 +72,37 @@ def tensor_use(script: Script, node: cst.BaseExpression, depth: int = 8) -> Tens
     if isinstance(holder, (cst.Element, cst.DictElement)):
         outer = script.tree.parent(holder)
         inside = isinstance(outer, (cst.Tuple, cst.List, cst.Dict))
-        return tensor_use(script, outer, depth - 1) if inside else TensorUse.UNSEEN  # type: ignore[arg-type]
+        return _use_of(script, outer) if inside else TensorUse.UNSEEN  # type: ignore[arg-type]
     if isinstance(holder, (cst.ListComp, cst.GeneratorExp, cst.IfExp)):
-        return tensor_use(script, holder, depth - 1)
+        return _use_of(script, holder)
     if isinstance(holder, cst.AugAssign) and holder.target is node:
         return TensorUse.WRITTEN
     if isinstance(holder, cst.AugAssign):
         return TensorUse.COPIED
     if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
-        return _use_of_target(script, holder.targets[0].target, holder, depth)
+        return _use_of_target(script, holder.targets[0].target, holder)
     return TensorUse.UNSEEN
 
 
-def _use_of_attribute(script: Script, holder: cst.Attribute, depth: int) -> TensorUse:
+def _use_of(script: Script, node: cst.BaseExpression) -> TensorUse:
+    return script.answer(tensor_use, node, TensorUse.UNSEEN)
+
+
+def _use_of_attribute(script: Script, holder: cst.Attribute) -> TensorUse:
     word = holder.attr.value
     call = script.tree.parent(holder)
     if word in _FACTS:
         return TensorUse.COPIED
     if not isinstance(call, cst.Call) or call.func is not holder:
-        return tensor_use(script, holder, depth - 1) if word == "T" else TensorUse.UNSEEN
+        return _use_of(script, holder) if word == "T" else TensorUse.UNSEEN
     if word.endswith("_"):
         return TensorUse.WRITTEN
     if word in _COPYING:
         return TensorUse.COPIED
-    return tensor_use(script, call, depth - 1) if word in _SHARING else TensorUse.UNSEEN
+    return _use_of(script, call) if word in _SHARING else TensorUse.UNSEEN
 
 
-def _use_of_target(
-    script: Script, target: cst.BaseExpression, line: cst.Assign, depth: int
-) -> TensorUse:
+def _use_of_target(script: Script, target: cst.BaseExpression, line: cst.Assign) -> TensorUse:
     """Follow a tensor into a name or a local dictionary."""
     root = target.value if isinstance(target, cst.Subscript) else target
     if not isinstance(root, cst.Name):
@@ -118,5 +120,5 @@ def _use_of_target(
         item = isinstance(target, cst.Subscript) and isinstance(holder, cst.Subscript)
         if item and isinstance(script.tree.parent(holder) if holder else None, cst.AssignTarget):
             continue
-        found = max(found, tensor_use(script, use, depth - 1))
+        found = max(found, _use_of(script, use))
     return found

@@ -20,6 +20,7 @@ from torchlint.api import (
     Trait,
     Traits,
 )
+from torchlint_rules.shared.grouping import joined, maker
 from torchlint_rules.tl101_loader_without_workers.trainerdata import TrainerData, trained_data
 from torchlint_rules.tl101_loader_without_workers.workers import (
     GUARD,
@@ -45,6 +46,15 @@ class LoaderWithoutWorkers(Rule):
             return
         if any(True for _ in script.calls.of(*_DEFAULT_DEVICE)):
             return
+        yield from joined(self._of_loaders(script), ("loader", "loaders"))
+        for data in trained_data(script):
+            workers = data.arguments.setting(_OPTION)
+            if workers is not None and workers.value == 0:
+                message, fix = self._advice_to_trainer(script, data)
+                span, notes = script.span(data.arguments.call), data.arguments.notes(_OPTION)
+                yield Finding(self.code, span, message, fix, notes)
+
+    def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         for site in script.calls.of("torch.utils.data.DataLoader"):
             traits = self._traits(script, site)
             if traits is None or any(trait in traits for trait in _EXEMPT):
@@ -64,17 +74,18 @@ class LoaderWithoutWorkers(Rule):
                     f"{loaders.label(site.node)} has no workers unless `{option.flag}` "
                     "asks for some, because that is 0 by default: give it a default above 0"
                 )
-                yield Finding(self.code, script.span(site.node), message, impact="low")
+                yield (
+                    maker(script, site.node),
+                    Finding(self.code, script.span(site.node), message, impact="low"),
+                )
                 continue
             message, fix = self._advice(script, site, traits)
-            impact: Impact | None = "low" if _is_configured(script, site) else None
-            yield Finding(self.code, script.span(site.node), message, fix, impact=impact)
-        for data in trained_data(script):
-            workers = data.arguments.setting(_OPTION)
-            if workers is not None and workers.value == 0:
-                message, fix = self._advice_to_trainer(script, data)
-                span, notes = script.span(data.arguments.call), data.arguments.notes(_OPTION)
-                yield Finding(self.code, span, message, fix, notes)
+            waits = script.program.devices.can_use_accelerator and not _is_configured(script, site)
+            impact: Impact | None = None if waits else "low"
+            yield (
+                maker(script, site.node),
+                Finding(self.code, script.span(site.node), message, fix, impact=impact),
+            )
 
     def _traits(self, script: Script, site: CallSite) -> Traits | None:
         """Return the traits of the dataset of a loader without workers, None for other loaders."""

@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import CallSite, Edits, Finding, Fix, Layout, Rule, Script, State
+from torchlint_rules.shared.grouping import joined, maker
 from torchlint_rules.tl108_tensor_dataset_by_item.batchsampler import whole_batches
 
 _LOST: Final = frozenset("batch_size batch_sampler drop_last sampler collate_fn".split())
@@ -21,6 +22,9 @@ class TensorDatasetByItem(Rule):
             True for _ in script.calls.of("opacus.PrivacyEngine")
         ):
             return
+        yield from joined(self._of_loaders(script), ("loader", "loaders"))
+
+    def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         for site in script.calls.of(f"{_MODULE}.DataLoader"):
             dataset = site.given("dataset")
             tensors = (
@@ -39,7 +43,7 @@ class TensorDatasetByItem(Rule):
             )
             change = whole_batches(script, site, dataset.value)
             fix = _fix(script, site, tensors, change) if change is not None else None
-            yield Finding(self.code, script.span(site.node), message, fix)
+            yield maker(script, site.node), Finding(self.code, script.span(site.node), message, fix)
 
 
 def _makes_batches(site: CallSite) -> bool:

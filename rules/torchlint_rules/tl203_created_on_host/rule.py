@@ -19,6 +19,7 @@ from torchlint.api import (
     Span,
     State,
 )
+from torchlint_rules.shared.grouping import joined
 from torchlint_rules.tl203_created_on_host.hosttensors import Made, made
 
 _WIDTH: Final = 100
@@ -31,6 +32,9 @@ _IMPORTED: Final = "`{}` comes from another module and may be a dtype, which `de
 class CreatedOnHost(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tensor that each step creates on the host and moves."""
+        yield from joined(self._found(script), ("tensor", "tensors"))
+
+    def _found(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         for site in script.calls.of_methods("to", "cuda"):
             call = site.node
             found, named, apart = made(script, site.receiver), None, None
@@ -52,7 +56,8 @@ class CreatedOnHost(Rule):
             )
             fix = _fix(script, move, found, where, named)
             notes = script.loops.repetition.notes_on_callers(call)
-            yield Finding(self.code, script.span(call), message, fix, notes)
+            found_here = Finding(self.code, script.span(call), message, fix, notes)
+            yield script.scopes.home(call), found_here
 
 
 def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:

@@ -22,7 +22,6 @@ _TENSORS_ONLY: Final = frozenset(
     ).split()
 )
 _OPERATORS: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.Power)
-_DEPTH: Final = 8
 
 
 class Walk(NamedTuple):
@@ -65,22 +64,23 @@ def _measured(script: Script, node: cst.BaseExpression) -> tuple[cst.BaseExpress
     return None
 
 
-def is_surely_tensor(script: Script, node: cst.BaseExpression, depth: int = 0) -> bool:
+def is_surely_tensor(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an expression is used as a tensor, whatever its origin.
 
     The result of a network, an item of a batch or an argument may be a list.
     """
-    if depth > _DEPTH or script.kind(node) not in _TENSORS:
+    if script.kind(node) not in _TENSORS:
         return False
     if isinstance(node, cst.Comparison):
         sides = [node.left, *(part.comparator for part in node.comparisons)]
-        return any(is_surely_tensor(script, side, depth + 1) for side in sides)
+        return any(script.answer(is_surely_tensor, side, False) for side in sides)
     if isinstance(node, cst.BinaryOperation):
-        return any(is_surely_tensor(script, side, depth + 1) for side in (node.left, node.right))
+        sides = [node.left, node.right]
+        return any(script.answer(is_surely_tensor, side, False) for side in sides)
     if isinstance(node, cst.UnaryOperation):
-        return is_surely_tensor(script, node.expression, depth + 1)
+        return script.answer(is_surely_tensor, node.expression, False)
     if isinstance(node, cst.Subscript):
-        return is_surely_tensor(script, node.value, depth + 1)
+        return script.answer(is_surely_tensor, node.value, False)
     if isinstance(node, cst.Attribute):
         return node.attr.value in ("T", "mT", "data", "grad")
     if isinstance(node, cst.Call):
@@ -90,14 +90,14 @@ def is_surely_tensor(script: Script, node: cst.BaseExpression, depth: int = 0) -
         owner = receiver_of(node)
         if name or owner is None or script.functions.definition(node.func) is not None:
             return False
-        return method_of(node) in _TENSORS_ONLY or is_surely_tensor(script, owner, depth + 1)
+        return method_of(node) in _TENSORS_ONLY or script.answer(is_surely_tensor, owner, False)
     if not isinstance(node, cst.Name):
         return False
     bindings = script.scopes.reaching(node)
     return bool(bindings) and all(
         each.how is How.ASSIGN
         and each.value is not None
-        and is_surely_tensor(script, each.value, depth + 1)
+        and script.answer(is_surely_tensor, each.value, False)
         for each in bindings
     )
 

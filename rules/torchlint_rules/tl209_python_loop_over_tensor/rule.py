@@ -23,6 +23,7 @@ from torchlint_rules.tl209_python_loop_over_tensor.elements import (
     outermost_item,
     walk,
 )
+from torchlint_rules.tl209_python_loop_over_tensor.rows import filled_by_row, rows_taken
 
 _REDUCTIONS: Final = {
     "builtins.sum": "sum(0)", "builtins.max": "max()", "builtins.min": "min()",
@@ -60,6 +61,7 @@ class PythonLoopOverTensor(Rule):
             yield from self._of_comprehension(script, comprehension)
         if script.program.devices.can_use_accelerator:
             yield from self._of_reads(script)
+            yield from self._of_rows(script)
 
     # -- sums -----------------------------------------------------------------
 
@@ -158,9 +160,23 @@ class PythonLoopOverTensor(Rule):
             )
             yield Finding(self.code, script.span(wait), message)
 
+    def _of_rows(self, script: Script) -> Iterator[Finding]:
+        for rows in rows_taken(script):
+            named, func = script.code(rows.tensor), script.code(rows.joined.func)
+            cure = "one indexing with tensors of all indices takes them"
+            if rows.indices is not None:
+                cure = f"`{named}[{script.code(rows.indices)}]` takes them all"
+            message = (
+                f"`{func}` joins rows of `{named}` that are taken one by one, each with a kernel "
+                f"of its own: {cure}"
+            )
+            yield Finding(self.code, script.span(rows.joined), message)
+
     def _of_writes(self, script: Script, loop: cst.For) -> Finding | None:
         line = sole_line(loop)
         rows = written_by_row(script, loop, line) if line is not None else None
+        if rows is None and line is not None and script.program.devices.can_use_accelerator:
+            rows = filled_by_row(script, loop, line)
         written = written_by_element(script, loop) if rows is None else None
         if rows is None and written is None:
             return None

@@ -22,7 +22,6 @@ _LAYERS: Final = ("torch.nn.Embedding", "torch.nn.Linear")
 _DTYPE: Final = re.compile(r"(?:\w*_)?dtype|b?float\d*|double|half")
 _ORDER: Final = "the gradient of the matrix is added up in another order"
 _AUTOCAST: Final = "under autocast the product was rounded to 16 bits, and the look-up is not"
-_DEPTH: Final = 6
 
 
 class Product(NamedTuple):
@@ -51,7 +50,7 @@ class OneHotMatmul(Rule):
             )
             yield Finding(self.code, script.span(product.node), message, _fix(script, product))
         for call in script.tree.all(cst.Call):
-            if len(call.args) != 1 or _one_hot(script, call.args[0].value, _DEPTH) is None:
+            if len(call.args) != 1 or _one_hot(script, call.args[0].value) is None:
                 continue
             made = script.values.value_of(call.func).node
             if isinstance(made, cst.Call) and script.name(made.func) == "torch.nn.Linear":
@@ -67,7 +66,7 @@ def _products(script: Script) -> Iterator[Product]:
     """Yield the matmuls whose left operand is one-hot vectors."""
     for operation in script.tree.all(cst.BinaryOperation):
         if isinstance(operation.operator, cst.MatrixMultiply):
-            made = _one_hot(script, operation.left, _DEPTH)
+            made = _one_hot(script, operation.left)
             if made is not None:
                 yield Product(operation, operation.left, operation.right, made)
     for call in script.tree.all(cst.Call):
@@ -78,7 +77,7 @@ def _products(script: Script) -> Iterator[Product]:
         elif name is not None and name not in _PRODUCTS:
             continue
         if len(sides) == 2 and len(call.args) <= 2:
-            made = _one_hot(script, sides[0], _DEPTH) if _is_product(script, call) else None
+            made = _one_hot(script, sides[0]) if _is_product(script, call) else None
             if made is not None:
                 yield Product(call, sides[0], sides[1], made)
 
@@ -87,16 +86,14 @@ def _is_product(script: Script, call: cst.Call) -> bool:
     return script.name(call.func) in _PRODUCTS or method_of(call) in _METHODS
 
 
-def _one_hot(script: Script, node: cst.BaseExpression, depth: int) -> cst.Call | None:
+def _one_hot(script: Script, node: cst.BaseExpression) -> cst.Call | None:
     """Return the call of `one_hot` behind an expression, through casts and names."""
-    if not depth:
-        return None
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
         if len(bindings) != 1 or bindings[0].how is not How.ASSIGN or bindings[0].value is None:
             return None
         filled = scattered_later(script, node, bindings[0])
-        return filled or _one_hot(script, bindings[0].value, depth - 1)
+        return filled or script.answer(_one_hot, bindings[0].value, None)
     if not isinstance(node, cst.Call):
         return None
     if script.name(node.func) == _ONE_HOT:
@@ -104,7 +101,7 @@ def _one_hot(script: Script, node: cst.BaseExpression, depth: int) -> cst.Call |
     if scatters_ones(script, node):
         return node
     cast = receiver_of(node, *_CASTS) if script.name(node.func) is None else None
-    return _one_hot(script, cast, depth - 1) if cast is not None else None
+    return script.answer(_one_hot, cast, None) if cast is not None else None
 
 
 def _has_two_dimensions(script: Script, matrix: cst.BaseExpression) -> bool:
@@ -141,7 +138,7 @@ def _fix(script: Script, product: Product) -> Fix | None:
         return None
     if not isinstance(func, cst.Attribute) or "#" in script.code(product.node):
         return None
-    if _moves(script, product.left, _DEPTH):
+    if _moves(script, product.left):
         return None
     ids, matrix = script.code(product.one_hot.args[0].value), script.code(product.matrix)
     edits: Edits = ()
@@ -161,18 +158,18 @@ def _fix(script: Script, product: Product) -> Fix | None:
     return Fix.close(title, edits, because=_ORDER)
 
 
-def _moves(script: Script, node: cst.BaseExpression, depth: int) -> bool:
+def _moves(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether the vectors may be on another device than their ids."""
-    if isinstance(node, cst.Name) and depth:
+    if isinstance(node, cst.Name):
         value = script.scopes.reaching(node)[0].value
-        return value is not None and _moves(script, value, depth - 1)
+        return value is not None and script.answer(_moves, value, False)
     owner = receiver_of(node)
     if not isinstance(node, cst.Call) or owner is None or script.name(node.func) == _ONE_HOT:
         return False
     if method_of(node) in ("cuda", "type_as"):
         return True
     dtypes = [script.code(arg.value).rpartition(".")[2] for arg in node.args]
-    return not all(map(_DTYPE.fullmatch, dtypes)) or _moves(script, owner, depth)
+    return not all(map(_DTYPE.fullmatch, dtypes)) or script.answer(_moves, owner, False)
 
 
 def _without_line(script: Script, product: Product) -> Edits | None:

@@ -12,7 +12,6 @@ _ZEROS: Final = ("torch.zeros", "torch.zeros_like")
 _METHODS: Final = ("new_zeros", "zero_")
 _CASTS: Final = frozenset("to cuda cpu float double half bfloat16 type type_as".split())
 _LAST: Final = (1, -1)
-_DEPTH: Final = 4
 
 
 def scatters_ones(script: Script, call: cst.Call) -> bool:
@@ -50,16 +49,16 @@ def _changing(script: Script, name: cst.Name) -> cst.CSTNode | None:
     return holder if stored else None
 
 
-def _is_zeros(script: Script, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
+def _is_zeros(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an expression creates a matrix of zeros."""
-    if not isinstance(node, cst.Call) or not depth:
+    if not isinstance(node, cst.Call):
         return False
     if script.name(node.func) in _ZEROS:
         return True
     if script.name(node.func) is not None:
         return False
     cast = receiver_of(node, *_CASTS)
-    zeros = cast is not None and _is_zeros(script, cast, depth - 1)
+    zeros = cast is not None and _is_zeros(script, cast)
     return zeros or method_of(node) in _METHODS
 
 

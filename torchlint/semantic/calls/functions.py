@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 import libcst as cst
 
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.memo import AnswerIndex, Memo
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
@@ -20,7 +21,6 @@ NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 Definition = cst.FunctionDef | cst.ClassDef
 
 _FAR: Final = 8
-_DEPTH: Final = 3
 _DEFINING: Final = (How.FUNCTION, How.CLASS, How.ASSIGN)
 
 
@@ -424,7 +424,7 @@ class Functions:
             found = self._own_nodes[key] = [node for node in nodes if function(node) is home]
         return iter(found)
 
-    def reached(self, outer: cst.CSTNode, depth: int = _DEPTH) -> tuple[cst.CSTNode, ...]:
+    def reached(self, outer: cst.CSTNode, depth: int = CALLED) -> tuple[cst.CSTNode, ...]:
         """Return a node and the bodies of functions in this file that it runs, callees last."""
         key = (outer, depth)
         found = self._bodies.get(key)
@@ -510,3 +510,13 @@ class Functions:
         return any(
             self.scopes.function(node) is function for node in self.tree.within(function, cst.Yield)
         )
+
+
+class Analysis:
+    """What most analyses of a file ask: its functions, nodes, scopes and names."""
+
+    def __init__(self, functions: Functions) -> None:
+        self.functions = functions
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names

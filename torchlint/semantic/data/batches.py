@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.loaders import Loaders
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
@@ -26,16 +26,13 @@ _MOVING: Final = ("to", "cuda", "xpu", "type", "copy_")
 _TOKENIZERS: Final = frozenset("tok tokenizer tokeniser tokenize tokenise".split())
 
 
-class Batches:
+class Batches(Analysis):
     """Follows the batches of a loader through the code that receives them."""
 
     def __init__(self, functions: Functions, kinds: Kinds, loaders: Loaders) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loaders = loaders
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def are_mappings(self, place: cst.CSTNode) -> bool:
         """Return whether a pass uses its batches as mappings: `batch["x"]`, `model(**batch)`."""
@@ -201,7 +198,7 @@ class Batches:
 
     def _moved(self, call: cst.Call) -> Iterator[cst.Name]:
         """Yield the names in what a call moves, except those used only as indices."""
-        sources: list[cst.CSTNode] = [arg.value for arg in call.args]
+        sources: list[cst.CSTNode] = [] if _tokenises(call) else [arg.value for arg in call.args]
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in _MOVING:
             sources = [call.func.value]
         for source in sources:
@@ -227,10 +224,16 @@ def _pieces(target: cst.CSTNode) -> Iterator[cst.BaseElement]:
 
 
 def _tokenises(call: cst.Call) -> bool:
-    """Return whether a call turns texts into tensors, which are other ones than the batch's."""
+    """Return whether a call turns texts into tensors, by a tokenizer that it is of or is given."""
     func = call.func.value if isinstance(call.func, cst.Attribute) else call.func
-    said = [name for name in (call.func, func) if isinstance(name, (cst.Name, cst.Attribute))]
-    return any(not _TOKENIZERS.isdisjoint(words(dotted(name))) for name in said)
+    said = [call.func, func]
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in _MOVING:
+        said += [arg.value for arg in call.args]
+    return any(
+        not _TOKENIZERS.isdisjoint(words(dotted(name)))
+        for name in said
+        if isinstance(name, (cst.Name, cst.Attribute))
+    )
 
 
 def _moves(call: cst.Call) -> bool:

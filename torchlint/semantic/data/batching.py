@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.memo import Memo
@@ -35,19 +35,16 @@ class Layout(Enum):
     UNSEEN = auto()
 
 
-class Batching:
+class Batching(Analysis):
     """Finds datasets where `dataset[[3, 1]]` equals collating the two items."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, origins: Origins, work: ItemWork
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.origins = origins
         self.work = work
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._indexed = Memo[cst.BaseExpression, "list[cst.BaseExpression] | None"](
             None, self.names.trail, self._find_tensors
         )

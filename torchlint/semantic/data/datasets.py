@@ -9,7 +9,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.randomness import is_deterministic_transform, random_name
 from torchlint.semantic.data.tokenrows import TokenRows
@@ -84,19 +84,16 @@ _PLAIN_BASES: Final = frozenset({
 })  # fmt: skip
 
 
-class Datasets:
+class Datasets(Analysis):
     """Finds the traits of datasets, transforms and collate functions that matter for workers."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, values: Values, origins: Origins
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.values = values
         self.origins = origins
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self.work = ItemWork(functions, kinds, origins)
         self.rows = TokenRows(functions)
         self._open: set[int] = set()

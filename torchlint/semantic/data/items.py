@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.origins import Origins
@@ -37,16 +37,13 @@ class ItemCode(NamedTuple):
     owner: cst.ClassDef | None
 
 
-class Items:
+class Items(Analysis):
     """Finds the code of datasets and collate functions."""
 
     def __init__(self, functions: Functions, values: Values, origins: Origins) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
         self.origins = origins
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def all(self) -> list[ItemCode]:
         """Return the functions that run for items and batches, each once, in source order."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
@@ -47,16 +47,13 @@ _SETTINGS: Final = frozenset(
 )
 
 
-class ItemWork:
+class ItemWork(Analysis):
     """Analyses the functions that run whenever an item of a dataset is read."""
 
     def __init__(self, functions: Functions, kinds: Kinds, origins: Origins) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.origins = origins
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     # -- random numbers -------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.datasets import Datasets, Trait
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.scopes import How, dotted
@@ -20,19 +20,16 @@ _RANGES: Final = re.compile(r"builtins\.range|tqdm\.(?:\w+\.)*trange")
 _NO_LENGTH: Final = (Trait.UNSEEN, Trait.ITERABLE)
 
 
-class LastPass:
+class LastPass(Analysis):
     """Writes the test for the last pass of a loop that counts its passes."""
 
     def __init__(
         self, functions: Functions, values: Values, origins: Origins, datasets: Datasets
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
         self.origins = origins
         self.datasets = datasets
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def test(self, loop: Loop) -> str | None:
         """Return the test (`i + 1 == len(loader)`), None if the count or the length is unknown."""

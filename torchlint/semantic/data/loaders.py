@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.labels import label
+from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
@@ -21,22 +23,26 @@ _DEPTH: Final = 5
 _KNOWN: Final = ("builtins.", "tqdm.", "torch.", "itertools.", "copy.", "logging.", "rich.")
 _KEEPING: Final = frozenset("prepare append insert update setdefault info debug print".split())
 """Functions that receive a loader and do not iterate over it."""
+_SERVED: Final = re.compile(
+    r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*Lightning(?:Data)?Module"
+)
+_HOOKS: Final = ("train_dataloader", "val_dataloader")
+_RELOADING: Final = "reload_dataloaders_every"
+"""How the options of Lightning's trainer begin that make it ask for new loaders."""
 
 
-class Loaders:
+class Loaders(Analysis):
     """Finds the calls that create torch's DataLoader, and the passes over each."""
 
     def __init__(
         self, functions: Functions, origins: Origins, iteration: Iteration, loops: Loops
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.origins = origins
         self.iteration = iteration
         self.loops = loops
         self.kinds = loops.kinds
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
+        self._in_batch_loops = Memo(False, self.names.trail, self._in_batch_loop)
         self._passes: dict[int, list[cst.CSTNode]] | None = None
 
     def made_by(self, node: cst.BaseExpression) -> list[cst.Call]:
@@ -56,7 +62,7 @@ class Loaders:
     # -- passes over a loader ----------------------------------------------------
 
     def passes(self, call: cst.Call) -> list[cst.CSTNode]:
-        """Return the `for` loops, comprehensions and `iter` calls that iterate over a loader."""
+        """Return the loops, comprehensions, `iter` calls and `yield from` over a loader."""
         return self._collected().get(id(call), [])
 
     def receivers(self, call: cst.Call) -> list[cst.Call]:
@@ -115,6 +121,8 @@ class Loaders:
                 self._note(loop, loop.iter)
             for comprehension in self.tree.all(cst.CompFor):
                 self._note(comprehension, comprehension.iter)
+            for passed_on in self.tree.all(cst.From):
+                self._note(passed_on, passed_on.item)
             for call in self.tree.all(cst.Call):
                 if self.names.name(call.func) == "builtins.iter" and call.args:
                     self._note(call, call.args[0].value)
@@ -222,11 +230,23 @@ class Loaders:
     def repeated(self, call: cst.Call) -> list[cst.CSTNode]:
         """Return the places that start a pass over the same loader again and again."""
         places = [*self.passes(call), *self.receivers(call)]
-        return [
+        found = [
             place
             for place in places
             if self._repeats(place, self._drawn(place, call), call, _DEPTH)
         ]
+        return [*found, *self._hooks(self.scopes.function(call), _DEPTH)]
+
+    def _hooks(self, function: cst.FunctionDef | None, depth: int) -> Iterator[cst.FunctionDef]:
+        """Yield the methods from which Lightning takes a loader for all epochs."""
+        if function is None or not depth or self.tree.mentions(_RELOADING):
+            return
+        owner = self.scopes.class_of(function)
+        if owner is not None and function.name.value in _HOOKS:
+            if any(map(_SERVED.fullmatch, self.functions.bases(owner))):
+                yield function
+        for caller in self.functions.callers(function):
+            yield from self._hooks(self.scopes.function(caller), depth - 1)
 
     def _drawn(self, place: cst.CSTNode, made: cst.Call) -> cst.BaseExpression | None:
         """Return the expression for the loader at a place that draws from it."""
@@ -235,32 +255,30 @@ class Loaders:
             given = [arg.value for arg in place.args]
         elif isinstance(place, (cst.For, cst.CompFor)):
             given = self.iteration.iterated(place.iter)
+        elif isinstance(place, cst.From):
+            given = self.iteration.iterated(place.item)
         return next((each for each in given if made in self.made_by(each)), None)
 
     def made_in_batch_loop(self, call: cst.Call) -> bool:
         """Return whether a loader is rebuilt inside a training batch loop."""
-        return self._in_batch_loop(call, _DEPTH)
+        return self._in_batch_loops.answer(call)
 
-    def _in_batch_loop(self, node: cst.CSTNode, depth: int) -> bool:
+    def _in_batch_loop(self, node: cst.CSTNode) -> bool:
         if any(loop.role is Role.TRAIN_BATCH for loop in self.loops.around(node)):
             return True
         function = self.scopes.function(node)
-        return (
-            function is not None
-            and depth > 0
-            and any(
-                self._in_batch_loop(caller, depth - 1)
-                for caller in self.functions.callers(function)
-            )
+        return function is not None and any(
+            map(self._in_batch_loops.answer, self.functions.callers(function))
         )
 
     def _repeats(
         self, place: cst.CSTNode, drawn: cst.BaseExpression | None, made: cst.Call, depth: int
     ) -> bool:
+        same = {made, *(self.made_by(drawn) if drawn is not None else ())}
         for loop in self.loops.around(place):
-            if self._builds(loop.node.body, made):
+            if any(self._builds(loop.node.body, each) for each in same):
                 return False
-            if loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or _counts_epochs(loop.node):
+            if loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or _goes_around(loop.node):
                 return True
         function = self.scopes.function(place)
         if function is None or not depth or self._builds(function, made):
@@ -291,9 +309,11 @@ class Loaders:
         return any(self.tree.inside(made, body) for body in self.functions.reached(region, _DEPTH))
 
 
-def _counts_epochs(node: cst.For | cst.While) -> bool:
-    target = node.target if isinstance(node, cst.For) else None
-    return isinstance(target, cst.Name) and "epoch" in target.value.lower()
+def _goes_around(node: cst.For | cst.While) -> bool:
+    """Return whether a loop has several passes over a loader in it: a `while`, or epochs."""
+    if isinstance(node, cst.While):
+        return True
+    return isinstance(node.target, cst.Name) and "epoch" in node.target.value.lower()
 
 
 def _stops_early(loop: cst.For, line: cst.CSTNode) -> bool:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.loaders import Loaders
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.iteration import Iteration
@@ -34,20 +34,17 @@ class Part(NamedTuple):
     """The loop that takes the batch from the loader, or the place of `next`."""
 
 
-class Parts:
+class Parts(Analysis):
     """Follows expressions back to the batches that they are a piece of."""
 
     def __init__(
         self, functions: Functions, iteration: Iteration, origins: Origins, loaders: Loaders
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.iteration = iteration
         self.origins = origins
         self.loaders = loaders
         self.kinds = loaders.kinds
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._open: set[int] = set()
 
     def of(self, node: cst.BaseExpression) -> tuple[Part, ...]:

@@ -10,7 +10,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 
 
 class Rate(Enum):
@@ -38,13 +38,11 @@ _EVENTS: Final = {
 _EVALUATING: Final = ("no_grad", "inference_mode", "eval")
 
 
-class Engines:
+class Engines(Analysis):
     """Tells how often an engine runs a function: as its process, or as a handler of an event."""
 
     def __init__(self, functions: Functions) -> None:
-        self.functions = functions
-        self.tree = functions.tree
-        self.names = functions.names
+        super().__init__(functions)
 
     @cached_property
     def _are_used(self) -> bool:

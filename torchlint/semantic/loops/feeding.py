@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.scope.words import says_evaluation, says_training
 from torchlint.semantic.values.gradient import Grad, Gradients
@@ -19,7 +19,7 @@ _MEMORY: Final = re.compile(r"(?:\w*_)?(?:hiddens?|hid|h|hx|cx|states?|mems?|mem
 _DEPTH: Final = 6
 
 
-class Feeding:
+class Feeding(Analysis):
     """Separates loops that evaluate a network on data from those that feed back its output."""
 
     def __init__(
@@ -29,12 +29,10 @@ class Feeding:
         gradients: Gradients,
         runs: Callable[[cst.Call], bool],
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.iteration = iteration
         self.gradients = gradients
         self.runs = runs
-        self.tree = functions.tree
-        self.scopes = functions.scopes
 
     def measures(self, loop: cst.For) -> bool:
         """Return whether each pass evaluates a network on its own part of the data."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.engines import Rate
 from torchlint.semantic.loops.flags import is_spent
 from torchlint.semantic.loops.loops import LoopNode, Loops
@@ -62,18 +62,16 @@ _TIMING: Final = re.compile(
 _NO_RESULTS: Final = ("None", "True", "False")
 
 
-class Frequencies:
+class Frequencies(Analysis):
     """Tells how often statements run."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, loops: Loops, ownership: Ownership
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.ownership = ownership
-        self.tree = functions.tree
-        self.scopes = functions.scopes
         self._named = Memo["tuple[cst.Name, bool]", bool](
             False, functions.names.trail, self._is_named_rare
         )

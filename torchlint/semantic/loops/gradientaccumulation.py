@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, Loops
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.values import Values
@@ -31,14 +31,13 @@ class GradientAccumulation(NamedTuple):
     test: cst.BaseExpression | None
 
 
-class GradientAccumulations:
+class GradientAccumulations(Analysis):
     """Finds the loops that accumulate gradients."""
 
     def __init__(self, functions: Functions, values: Values, loops: Loops) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
         self.loops = loops
-        self.tree = functions.tree
 
     def all(self) -> Iterator[GradientAccumulation]:
         """Yield every loop that accumulates gradients, in source order."""

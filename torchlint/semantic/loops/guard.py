@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.values.values import Values
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
@@ -16,14 +16,12 @@ NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 _POOL: Final = frozenset("map starmap imap imap_unordered apply apply_async map_async".split())
 
 
-class Guard:
+class Guard(Analysis):
     """Finds the code that runs at import, which every spawned worker process repeats."""
 
     def __init__(self, functions: Functions, values: Values) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
-        self.tree = functions.tree
-        self.scopes = functions.scopes
         self._known: dict[int, bool] = {}
 
     def guards(self) -> list[cst.If]:

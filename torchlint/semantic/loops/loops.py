@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.feeding import Feeding
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.words import words
@@ -65,19 +65,16 @@ _STEPS: Final = (*_BACKWARD, "step")
 _STEPPERS: Final = frozenset("opt optim optimizer optimiser".split())
 
 
-class Loops:
+class Loops(Analysis):
     """Finds the loops of a file and their roles."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, iteration: Iteration, gradients: Gradients
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.iteration = iteration
         self.feeding = Feeding(functions, iteration, gradients, self._runs)
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._steps: dict[cst.Call, bool] = {}
         trail = self.names.trail
         self._networks = Memo[cst.Call, "cst.BaseExpression | None"](None, trail, self._module_call)

@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.kind import Kind, conventional, derived, is_module_class
@@ -56,21 +57,17 @@ _WRAPPERS: Final = frozenset({
 })  # fmt: skip
 _SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
 _SWITCHES: Final = ("eval", "train")
-_DEPTH: Final = 4
 _REMEMBERED: Final = 20_000
 
 
-class Modes:
+class Modes(Analysis):
     """Finds the effects of `eval()` and `train()` on the networks of a file."""
 
     def __init__(self, functions: Functions, kinds: Kinds, values: Values, loops: Loops) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.values = values
         self.loops = loops
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._mode_dependent: dict[int, bool | None] = {}
         self._networks = Memo[cst.BaseExpression, "bool | None"](
             None, self.names.trail, self._of_network
@@ -79,7 +76,7 @@ class Modes:
             Memo[cst.CSTNode, "tuple[Switch, ...]"](
                 (), self.names.trail, partial(self._switches_of, depth)
             )
-            for depth in range(_DEPTH + 1)
+            for depth in range(CALLERS + 1)
         ]
         """The mode changes of a region, one memo for each depth of calls to follow."""
 
@@ -218,7 +215,7 @@ class Modes:
 
     def switches(self, region: cst.CSTNode) -> Iterator[Switch]:
         """Yield the calls directly in a region that set the mode of networks, in order."""
-        return iter(self._switches[_DEPTH].answer(region))
+        return iter(self._switches[CALLERS].answer(region))
 
     def _switches_of(self, depth: int, region: cst.CSTNode) -> tuple[Switch, ...]:
         return tuple(
@@ -254,7 +251,7 @@ class Modes:
             if not isinstance(owner, cst.ClassDef):
                 return None
             if derived(self.functions.bases(owner)) is not Kind.MODULE:
-                inner = self._switches[_DEPTH].answer(callee)
+                inner = self._switches[CALLERS].answer(callee)
                 return Switch(call, inner[-1].mode, None) if inner else None
         if func.attr.value == "eval":
             return None if call.args else Switch(call, Mode.EVAL, func.value)
@@ -309,7 +306,7 @@ class Modes:
         """Return the mode that a network is in when a place is first reached."""
         if self._is_born_in_eval(network):
             return Mode.EVAL
-        return self._mode(place, network, _DEPTH)
+        return self._mode(place, network, CALLERS)
 
     def last_switch(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Switch | None:
         """Return the last mode change before a place in the same function."""
@@ -317,7 +314,7 @@ class Modes:
 
     def _before(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Iterator[Switch]:
         """Yield the mode changes before a place in the same function, the last one first."""
-        switches = self._switches[_DEPTH].answer(self._home(place))
+        switches = self._switches[CALLERS].answer(self._home(place))
         order = self.tree.order(place)
         behind = bisect_left(switches, order, key=lambda switch: self.tree.order(switch.call))
         for switch in reversed(switches[:behind]):

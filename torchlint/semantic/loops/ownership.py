@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.engines import Engines, Rate
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.values.values import Values
@@ -108,15 +108,12 @@ _RATES: Final = {
 }
 
 
-class Ownership:
+class Ownership(Analysis):
     """Tells who runs a loop by what the loop uses, and how often methods are called."""
 
     def __init__(self, functions: Functions, values: Values) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self.engines = Engines(functions)
         self._classes = Memo["cst.ClassDef", "tuple[str, str] | None"](
             None, self.names.trail, self._served

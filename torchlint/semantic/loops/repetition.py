@@ -8,9 +8,10 @@ from typing import Final
 import libcst as cst
 
 from torchlint.finding import Note
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
+from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.kind import Kind, derived
@@ -34,19 +35,17 @@ _ONCE: Final = frozenset(
     ).split()
 )
 """Words in names of functions that a program calls rarely, whatever else the name says."""
-_MOST_CALLS: Final = 4
 """How many calls are followed from a node to the loop that runs it."""
 _REPEATED: Final = "the loop that runs this in every step"
 
 
-class Repetition:
+class Repetition(Analysis):
     """Separates code that runs in every step from setup code, in loops and in networks."""
 
     def __init__(self, functions: Functions, frequencies: Frequencies, loops: Loops) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.frequencies = frequencies
         self.loops = loops
-        self.scopes = functions.scopes
         self._functions = Memo(False, functions.names.trail, self._is_step)
 
     def each_step(self, node: cst.CSTNode) -> bool:
@@ -69,7 +68,7 @@ class Repetition:
 
         There is none if a loop of the node's own module runs it.
         """
-        loop = self._loop_elsewhere(node, _MOST_CALLS)
+        loop = self._loop_elsewhere(node, CALLERS)
         return () if loop is None else self.notes_on(loop)
 
     def notes_on(self, loop: LoopNode) -> tuple[Note, ...]:

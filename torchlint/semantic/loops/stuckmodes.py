@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.gradient import Grad, Gradients
 
@@ -39,21 +40,16 @@ class _ModeChange(NamedTuple):
     switch: cst.Call
 
 
-_DEPTH: Final = 3
-
-
-class StuckModes:
+class StuckModes(Analysis):
     """Follows the mode of networks around the loops of a file."""
 
     def __init__(
         self, functions: Functions, loops: Loops, gradients: Gradients, modes: Modes
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.loops = loops
         self.gradients = gradients
         self.modes = modes
-        self.tree = functions.tree
-        self.scopes = functions.scopes
 
     @cached_property
     def all(self) -> tuple[StuckMode, ...]:
@@ -63,7 +59,7 @@ class StuckModes:
             if loop.role is not Role.TRAIN_BATCH:
                 continue
             for path, call in self._trained(loop).items():
-                for each in self._around(call, path, loop, call, _DEPTH):
+                for each in self._around(call, path, loop, call, CALLED):
                     place = each.at if self.is_shared(each) else each.switch
                     found.setdefault((id(each.switch), id(place)), each)
         return tuple(found.values())
@@ -94,7 +90,7 @@ class StuckModes:
     ) -> Iterator[StuckMode]:
         """Yield the stuck modes at a place, following enclosing loops and callers."""
         for loop in self.loops.around(place):
-            changes = self._mode_changes(loop.node.body, _DEPTH)
+            changes = self._mode_changes(loop.node.body, CALLED)
             if (
                 self._last([each for each in changes if self._is_before(each, place)], path)
                 is not None
@@ -111,7 +107,7 @@ class StuckModes:
         function = self.scopes.function(place)
         home = self.scopes.region(place)
         changes = [
-            each for each in self._mode_changes(home, _DEPTH) if self._is_before(each, place)
+            each for each in self._mode_changes(home, CALLED) if self._is_before(each, place)
         ]
         if function is None or not depth or self._last(changes, path) is not None:
             return

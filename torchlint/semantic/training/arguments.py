@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import libcst as cst
 
 from torchlint.finding import Note
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.origins import Origins
@@ -243,19 +243,16 @@ class TrainerCall(NamedTuple):
         return None if found is None else found.value
 
 
-class Trainings:
+class Trainings(Analysis):
     """Finds the calls that configure trainings, and the trainers that get them."""
 
     def __init__(
         self, functions: Functions, values: Values, origins: Origins, calls: Calls
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
         self.origins = origins
         self.calls = calls
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     @cached_property
     def _all_arguments(self) -> tuple[TrainerArguments, ...]:

@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.precision import Precision
 from torchlint.semantic.values.values import State, Values
@@ -15,7 +16,6 @@ from torchlint.semantic.values.values import State, Values
 _CUDA_ONLY: Final = "torch.cuda.amp.autocast"
 _HALF: Final = frozenset({"torch.float16", "torch.half"})
 _MAY_CAST: Final = re.compile(r"amp|cast|prec|ctx|context|fp\d|bf16|half|mixed", re.IGNORECASE)
-_DEPTH: Final = 4
 
 
 class Casts(NamedTuple):
@@ -25,20 +25,18 @@ class Casts(NamedTuple):
     complete: bool
 
 
-class Autocasting:
+class Autocasting(Analysis):
     """Follows `with` statements, decorators and callers to the autocast around a place."""
 
     def __init__(
         self, functions: Functions, values: Values, precision: Precision, origins: Origins
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
         self.precision = precision
         self.origins = origins
-        self.tree = functions.tree
-        self.names = functions.names
 
-    def around(self, node: cst.CSTNode, depth: int = _DEPTH) -> Casts:
+    def around(self, node: cst.CSTNode, depth: int = CALLERS) -> Casts:
         """Return the autocast calls around a node, in its function and around all its callers."""
         found: list[cst.Call] = []
         complete = True

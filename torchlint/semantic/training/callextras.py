@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.origins import Origins
@@ -30,13 +30,11 @@ _ADDING: Final = frozenset(
 _PARTS: Final = frozenset("modules children named_modules named_children".split())
 
 
-class CallExtras:
+class CallExtras(Analysis):
     """Finds the networks that this file gives hooks or wrappers."""
 
     def __init__(self, functions: Functions, origins: Origins, iteration: Iteration) -> None:
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
+        super().__init__(functions)
         self.origins = origins
         self.iteration = iteration
 

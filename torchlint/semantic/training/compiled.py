@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.training.submodules import Submodules
 from torchlint.semantic.values.kind import Kind
@@ -64,19 +64,16 @@ class Frame(NamedTuple):
     skipped: cst.FunctionDef | None
 
 
-class Compiled:
+class Compiled(Analysis):
     """Follows what is compiled to the functions that run inside it."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, values: Values, submodules: Submodules
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.values = values
         self.submodules = submodules
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     # -- what is compiled -------------------------------------------------------
 

@@ -9,8 +9,9 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -43,7 +44,6 @@ _HOLDERS: Final = (
 )  # fmt: skip
 _GRAPHLESS_PARTS: Final = ("data", "shape", "device", "dtype")
 _OPAQUE: Final = frozenset({cst.Comparison, cst.FormattedString, cst.Lambda})
-_DEPTH: Final = 3
 
 
 class _Flow:
@@ -57,16 +57,13 @@ class _Flow:
         self.trained = False
 
 
-class Escapes:
+class Escapes(Analysis):
     """Follows graphs from the calls that record them to their uses."""
 
     def __init__(self, functions: Functions, kinds: Kinds, loops: Loops) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._training: dict[int, bool] = {}
         self._stepping: dict[int, bool] = {}
         self._attribute_words: set[str] = set()
@@ -79,7 +76,7 @@ class Escapes:
             for call in self.functions.own(region, cst.Call)
             if self.loops.module_call(call) is not None or self._runs(call)
         ]
-        return self._follow(region, [*sources, *forwards], _DEPTH)
+        return self._follow(region, [*sources, *forwards], CALLED)
 
     def is_cut_off(self, call: cst.Call) -> bool:
         """Return whether the graph of a call ends in its expression (`net(x).argmax(1) == y`)."""

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import says_evaluation, says_training, words
 from torchlint.semantic.values.gradient import Grad, Gradients
@@ -74,7 +75,6 @@ _DERIVES: Final = frozenset(
 _OPEN: Final = ("builtins.", "abc.", "torch.", "typing.")
 """Prefixes of base classes that call no methods by themselves, or only known ones."""
 _TESTS: Final = frozenset({"pytest", "unittest"})
-_DEPTH: Final = 3
 
 
 def _is_pass(method: cst.FunctionDef) -> bool:
@@ -82,20 +82,17 @@ def _is_pass(method: cst.FunctionDef) -> bool:
     return method.name.value == "__call__" or method.name.value.startswith("forward")
 
 
-class Evaluations:
+class Evaluations(Analysis):
     """Finds the evaluations of a file."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, loops: Loops, gradients: Gradients, modes: Modes
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.gradients = gradients
         self.modes = modes
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     @cached_property
     def all(self) -> tuple[Evaluation, ...]:
@@ -241,7 +238,7 @@ class Evaluations:
             if self.scopes.reads(name)
         )
 
-    def _forwards(self, region: cst.CSTNode, depth: int = _DEPTH) -> Iterator[Forward]:
+    def _forwards(self, region: cst.CSTNode, depth: int = CALLED) -> Iterator[Forward]:
         """Yield the network calls in a region and in the plain functions it calls."""
         for call in self.functions.own(region, cst.Call):
             network = self.loops.module_call(call) or self._switched(call)
@@ -306,7 +303,7 @@ class Evaluations:
                     if isinstance(binding.node, cst.FunctionDef):
                         yield binding.node
 
-    def _stands_apart(self, method: cst.FunctionDef | None, depth: int = _DEPTH) -> bool:
+    def _stands_apart(self, method: cst.FunctionDef | None, depth: int = CALLED) -> bool:
         """Return whether no forward pass calls a method under a mode set elsewhere."""
         if method is None:
             return True

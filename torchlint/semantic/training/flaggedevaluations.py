@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.training.updates import Act, Updates
@@ -33,7 +33,7 @@ class FlaggedEvaluation(NamedTuple):
     """Whether the same place trains in other passes, as `for phase in ("train", "val")` says."""
 
 
-class FlaggedEvaluations:
+class FlaggedEvaluations(Analysis):
     """Finds the evaluations of loops that go backward only where a test of a flag holds."""
 
     def __init__(
@@ -45,14 +45,12 @@ class FlaggedEvaluations:
         updates: Updates,
         calls: Calls,
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
         self.loops = loops
         self.gradients = gradients
         self.updates = updates
         self.calls = calls
-        self.tree = functions.tree
-        self.scopes = functions.scopes
 
     @cached_property
     def all(self) -> tuple[FlaggedEvaluation, ...]:

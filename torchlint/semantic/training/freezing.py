@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -48,15 +48,13 @@ _WEIGHTLESS: Final = re.compile(
 )
 
 
-class Freezing:
+class Freezing(Analysis):
     """Finds what is frozen, as seen from the place where an optimizer is created."""
 
     def __init__(self, functions: Functions, kinds: Kinds, values: Values) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.values = values
-        self.tree = functions.tree
-        self.scopes = functions.scopes
 
     @cached_property
     def all(self) -> tuple[Freeze, ...]:

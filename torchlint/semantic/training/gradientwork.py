@@ -7,9 +7,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation
 from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.updates import Act, Updates
@@ -27,24 +28,20 @@ _HARMLESS: Final = frozenset(
 )
 """Methods of networks and optimizers that keep gradients, or count as gradient acts."""
 _SEEN: Final = ("builtins.", "torch.", "math.", "time.", "logging.")
-_DEPTH: Final = 3
 
 
-class GradientWork:
+class GradientWork(Analysis):
     """Tells whether code other than clipping may change accumulated gradients."""
 
     def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, updates: Updates) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.updates = updates
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def changes(self, accumulation: GradientAccumulation) -> bool:
         """Return whether code between the backward passes and the step may change the gradients."""
-        return any(self._may_change(node, _DEPTH) for node in self._between(accumulation))
+        return any(self._may_change(node, CALLED) for node in self._between(accumulation))
 
     def _between(self, accumulation: GradientAccumulation) -> Iterator[cst.Call | cst.Attribute]:
         """Yield the calls and gradient accesses between the last backward and the step."""

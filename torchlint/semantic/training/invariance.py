@@ -10,7 +10,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
 from torchlint.semantic.loops.loops import LoopNode
@@ -44,15 +44,12 @@ class Invariance(IntEnum):
     """It is the same, and computed only from objects created before the loop."""
 
 
-class Invariances:
+class Invariances(Analysis):
     """Decides whether expressions are loop-invariant."""
 
     def __init__(self, functions: Functions, work: ItemWork) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.work = work
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def of(self, node: cst.BaseExpression, loop: LoopNode, runs: Runs = ()) -> Invariance:
         """Return whether an expression is loop-invariant.

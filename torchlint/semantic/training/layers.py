@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.values import State, Values
 
@@ -39,15 +39,12 @@ class LayerPair(NamedTuple):
     after: Layer
 
 
-class Layers:
+class Layers(Analysis):
     """Finds which layer feeds which."""
 
     def __init__(self, functions: Functions, values: Values) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def pairs(self) -> Iterator[LayerPair]:
         """Yield every pair of layers where the first feeds the second and nothing else."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.libraries import DRAWN, NETWORK_METHODS
 from torchlint.semantic.scope.scopes import Binding, How
@@ -55,19 +55,16 @@ class _Walk:
         self.complete = True
 
 
-class Lineage:
+class Lineage(Analysis):
     """Follows values back through names, attributes, containers and functions of the file."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, loops: Loops, gradients: Gradients
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.gradients = gradients
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._known: dict[tuple[int, bool], Ancestry] = {}
 
     def of(self, value: cst.BaseExpression, recorded: bool = True) -> Ancestry:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
@@ -69,7 +69,7 @@ class _Holder(NamedTuple):
     updates: bool
 
 
-class Networks:
+class Networks(Analysis):
     """Follows networks to where they are made, and optimizers to the networks that they hold."""
 
     def __init__(
@@ -80,14 +80,11 @@ class Networks:
         optimizers: Optimizers,
         freezing: Freezing,
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.origins = origins
         self.optimizers = optimizers
         self.freezing = freezing
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self.roots = Memo["cst.BaseExpression", Roots](
             frozenset(), functions.names.trail, self._roots
         ).answer

@@ -9,7 +9,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.words import words
@@ -23,17 +23,14 @@ _RESTORES: Final = re.compile(r"load|resum|restor", re.IGNORECASE)
 _RESTORING: Final = frozenset("load loads resume restore autoload autoresume".split())
 
 
-class Optimizers:
+class Optimizers(Analysis):
     """Finds the optimizers of a file and what is done to them."""
 
     def __init__(self, functions: Functions, kinds: Kinds, origins: Origins, loops: Loops) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.origins = origins
         self.loops = loops
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def label(self, call: cst.Call) -> str:
         """Return the user's name for the optimizer that a call creates."""

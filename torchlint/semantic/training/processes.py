@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.calls import Calls
@@ -26,15 +26,13 @@ class Wrapped(Enum):
     NO = auto()
 
 
-class Processes:
+class Processes(Analysis):
     """Finds the networks wrapped in `DistributedDataParallel`."""
 
     def __init__(self, functions: Functions, origins: Origins, calls: Calls) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.origins = origins
         self.calls = calls
-        self.tree = functions.tree
-        self.names = functions.names
 
     def wraps(self) -> list[cst.Call]:
         """Return the calls that wrap a network in torch's `DistributedDataParallel`."""

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How
@@ -16,7 +16,6 @@ from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
 
 _LOADERS: Final = frozenset({"torch.utils.data.DataLoader"})
-_DEPTH: Final = 4
 
 
 class Start(NamedTuple):
@@ -27,37 +26,36 @@ class Start(NamedTuple):
     """The statement of the block that runs the node in question."""
 
 
-class Program:
+class Program(Analysis):
     """Relates the parts of a training script to each other."""
 
     def __init__(self, functions: Functions, kinds: Kinds, values: Values, loops: Loops) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.values = values
         self.loops = loops
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._loaders = Memo[cst.BaseExpression, "cst.Call | None"](
             None, self.names.trail, self._loader_call
         )
+        self._entries = Memo[cst.CSTNode, "Start | None"](None, self.names.trail, self._entry)
+        self._around = Memo[cst.CSTNode, "Loop | None"](None, self.names.trail, self._loop_around)
         self._shares: dict[cst.CSTNode, Shares] = {}
 
     # -- entry ------------------------------------------------------
 
     def entry(self, node: cst.CSTNode) -> Start | None:
         """Return the start of the script run that reaches a node, None unless there is just one."""
-        return self._entry(node, _DEPTH)
+        return self._entries.answer(node)
 
-    def _entry(self, node: cst.CSTNode, depth: int) -> Start | None:
+    def _entry(self, node: cst.CSTNode) -> Start | None:
         function = self.scopes.function(node)
         if function is None:
             return self._top_level(node)
-        if not depth or function.decorators or self.functions.escapes(function):
+        if function.decorators or self.functions.escapes(function):
             return None
         if self.scopes.class_of(function) is not None:
             return None
-        found = [self._entry(call, depth - 1) for call in self.functions.callers(function)]
+        found = [self.entry(call) for call in self.functions.callers(function)]
         entries = [entry for entry in found if entry is not None]
         if not entries or len(entries) != len(found):
             return None
@@ -86,14 +84,14 @@ class Program:
 
     def epoch_loop(self, batches: Loop) -> Loop | None:
         """Return the loop around a batch loop, in the same function or in its callers."""
-        return self._loop_around(batches.node, _DEPTH)
+        return self._around.answer(batches.node)
 
-    def _loop_around(self, node: cst.CSTNode, depth: int) -> Loop | None:
+    def _loop_around(self, node: cst.CSTNode) -> Loop | None:
         near = next(self.loops.around(node), None)
         function = self.scopes.function(node)
-        if near is not None or function is None or not depth:
+        if near is not None or function is None:
             return near
-        found = {self._loop_around(call, depth - 1) for call in self.functions.callers(function)}
+        found = {self._around.answer(call) for call in self.functions.callers(function)}
         return found.pop() if len(found) == 1 else None
 
     def loader_call(self, loader: cst.BaseExpression) -> cst.Call | None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Definition, Functions
+from torchlint.semantic.calls.functions import Analysis, Definition, Functions
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.kinds import Kinds
@@ -17,16 +17,14 @@ from torchlint.semantic.values.origins import Origins
 _COMPILING: Final = frozenset({"torch.compile", "torch.jit.script"})
 
 
-class Reach:
+class Reach(Analysis):
     """Follows the names of definitions from where they are used."""
 
     def __init__(self, functions: Functions, kinds: Kinds, origins: Origins, loops: Loops) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.origins = origins
         self.loops = loops
-        self.tree = functions.tree
-        self.names = functions.names
 
     def is_compiled(self, node: cst.CSTNode) -> bool:
         """Return whether a compiler gets the function around a node."""

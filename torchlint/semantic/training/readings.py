@@ -11,6 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode
+from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -50,7 +51,6 @@ _NUMPY: Final = frozenset(
     "argmax argmin mean sum sqrt abs exp log log2 log10 round squeeze array asarray".split()
 )
 _DENSE: Final = (Kind.TENSOR, Kind.LOSS, Kind.NDARRAY)
-_DEPTH: Final = 4
 _REDUCTIONS: Final = frozenset(
     "sum mean item tolist size float int long double argmax squeeze flatten reshape view".split()
 )
@@ -75,6 +75,7 @@ class Readings:
         self.tree = kinds.tree
         self.names = kinds.names
         self.scopes = kinds.scopes
+        self._made_of_tensors = Memo(False, self.names.trail, self._comes_of_tensors)
         self._readings: dict[cst.Call, Reading | None] = {}
         self._work_of: dict[int, tuple[cst.Call, ...]] = {}
         self._seen: dict[tuple[int, frozenset[int] | str], tuple[cst.BaseExpression, ...]] = {}
@@ -118,7 +119,7 @@ class Readings:
             assert isinstance(inner, cst.Call)
             inner = inner.func.value if isinstance(inner.func, cst.Attribute) else below
         if not copied or not (self._is_tensor(inner) or (shown and self._is_open(inner))):
-            if cast or not copied or not self._comes_of_tensors(inner):
+            if cast or not copied or not self._made_of_tensors.answer(inner):
                 return None
         if self.placement.on_host(inner):
             return None
@@ -131,33 +132,30 @@ class Readings:
         """Return whether the kind of an expression is unknown."""
         return self.kinds.kind(node) is Kind.UNKNOWN
 
-    def _comes_of_tensors(self, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
+    def _comes_of_tensors(self, node: cst.BaseExpression) -> bool:
         """Return whether unseen functions computed a value from tensors that may be on a device."""
-        if not depth or not self._is_open(node):
+        if not self._is_open(node):
             return False
         if isinstance(node, (cst.Name, cst.Subscript, cst.Attribute)):
             root: cst.BaseExpression = node
             while isinstance(root, (cst.Subscript, cst.Attribute)):
                 root = root.value
             if isinstance(root, cst.Call):
-                return self._comes_of_tensors(root, depth - 1)
+                return self._made_of_tensors.answer(root)
             bindings = self.scopes.reaching(root) if isinstance(root, cst.Name) else ()
             return bool(bindings) and all(
                 binding.how in (How.ASSIGN, How.UNPACKED)
                 and binding.value is not None
-                and (
-                    self._is_tensor(binding.value)
-                    or self._comes_of_tensors(binding.value, depth - 1)
-                )
+                and (self._is_tensor(binding.value) or self._made_of_tensors.answer(binding.value))
                 for binding in bindings
             )
-        return isinstance(node, cst.Call) and self._is_made_of_tensors(node, depth)
+        return isinstance(node, cst.Call) and self._is_made_of_tensors(node)
 
-    def _is_made_of_tensors(self, call: cst.Call, depth: int) -> bool:
+    def _is_made_of_tensors(self, call: cst.Call) -> bool:
         """Return whether an unseen function is called with tensors, and no array."""
         func = call.func
         if isinstance(func, cst.Attribute):
-            if func.attr.value in _NUMPY and self._comes_of_tensors(func.value, depth - 1):
+            if func.attr.value in _NUMPY and self._made_of_tensors.answer(func.value):
                 return True
             if func.attr.value == "step":
                 return False
@@ -172,7 +170,7 @@ class Readings:
         return any(
             not self.placement.on_host(each)
             if kind in (Kind.TENSOR, Kind.LOSS)
-            else self._comes_of_tensors(each, depth - 1)
+            else self._made_of_tensors.answer(each)
             for each, kind in given
         )
 

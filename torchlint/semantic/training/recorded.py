@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How
@@ -20,14 +20,13 @@ _CUTS: Final = frozenset(
 _VIEWS: Final = frozenset("T mT real imag logits loss last_hidden_state".split())
 
 
-class Recorded:
+class Recorded(Analysis):
     """Follows a tensor back to the networks and losses that it was computed by."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, gradients: Gradients, loops: Loops
     ) -> None:
-        self.scopes = functions.scopes
-        self.names = functions.names
+        super().__init__(functions)
         self.kinds = kinds
         self.gradients = gradients
         self.loops = loops

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.kind import Kind
@@ -29,19 +29,16 @@ class ScalerCall(NamedTuple):
     optimizer: cst.BaseExpression | None
 
 
-class Scaling:
+class Scaling(Analysis):
     """Finds how a file scales gradients."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, values: Values, frequencies: Frequencies
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.values = values
         self.frequencies = frequencies
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     @cached_property
     def makers(self) -> tuple[cst.Call, ...]:

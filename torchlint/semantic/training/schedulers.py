@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.kinds import Kinds
@@ -53,19 +53,16 @@ _UNSEEN_CLASS: Final = re.compile(r"\.(?:\w+\.)*[A-Z]\w*")
 _OTHER_WAYS: Final = ("timm.", "fvcore.", "mmcv.", "mmengine.", "diffusers.", "tensorflow.", "jax.")
 
 
-class Schedulers:
+class Schedulers(Analysis):
     """Finds the schedulers of a file and their steps."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, values: Values, origins: Origins
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.values = values
         self.origins = origins
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     @cached_property
     def made(self) -> tuple[Schedule, ...]:

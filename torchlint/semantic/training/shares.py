@@ -8,8 +8,9 @@ from typing import Final, TypeVar
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, Loops
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.training.share import (
     COUNTS,
@@ -50,7 +51,6 @@ _ROW_FUNCTIONS: Final = frozenset({
 })  # fmt: skip
 _EMPTY: Final = frozenset({"torch.zeros", "builtins.list", "builtins.dict", "numpy.zeros"})
 _FILLS: Final = frozenset("append extend update add insert put appendleft".split())
-_DEPTH: Final = 3
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
 
@@ -65,18 +65,15 @@ class _Frame:
         self.open: set[cst.CSTNode] = set()
 
 
-class Shares:
+class Shares(Analysis):
     """Finds the share of each value that a batch loop computes from its samples."""
 
     def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, loop: Loop) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.loop = loop
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
-        self._main = _Frame(loop.node, _DEPTH)
+        self._main = _Frame(loop.node, CALLED)
         self._cycles = 0
 
     def share(self, node: cst.CSTNode) -> Share:

@@ -9,7 +9,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Definition, Functions
+from torchlint.semantic.calls.functions import Analysis, Definition, Functions
 from torchlint.semantic.training.networks import Networks, Root, Roots
 from torchlint.semantic.values.values import Values
 
@@ -40,15 +40,13 @@ _SHAPED: Final = re.compile(r"torch\.(?:\w*Tensor|empty|zeros|ones|randn?)")
 _LOOPS: Final = (cst.For, cst.While, cst.ListComp, cst.GeneratorExp)
 
 
-class Sizes:
+class Sizes(Analysis):
     """Counts the weights of networks whose layers are all in view, with their widths."""
 
     def __init__(self, functions: Functions, values: Values, networks: Networks) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
         self.networks = networks
-        self.tree = functions.tree
-        self.names = functions.names
 
     def are_tiny(self, *networks: cst.BaseExpression) -> bool:
         """Return whether networks are a few layers of small known widths, on small images."""

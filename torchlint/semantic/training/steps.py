@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, Loops, Role
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -40,19 +41,16 @@ class Step(NamedTuple):
     lines: tuple[cst.BaseStatement, ...]
 
 
-class Steps:
+class Steps(Analysis):
     """Finds the steps of the training loops of a file."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, loops: Loops, frequencies: Frequencies
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.frequencies = frequencies
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     @cached_property
     def all(self) -> tuple[Step, ...]:
@@ -101,7 +99,7 @@ class Steps:
 
     # -- other work of a loop ------------------------------------------------
 
-    def _loops_of(self, node: cst.CSTNode, depth: int = 3) -> Iterator[Loop]:
+    def _loops_of(self, node: cst.CSTNode, depth: int = CALLED) -> Iterator[Loop]:
         """Yield the outermost training loops that run a node."""
         around = [loop for loop in self.loops.around(node) if loop.role is Role.TRAIN_BATCH]
         function = self.scopes.function(node)

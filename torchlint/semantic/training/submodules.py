@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How
@@ -28,18 +28,15 @@ _NO_NETWORKS: Final = (cst.SimpleString, cst.List, cst.Tuple, cst.Dict)
 _BOUND: Final = (How.ASSIGN, How.DECLARED, How.LOOP, How.UNPACKED)
 
 
-class Submodules:
+class Submodules(Analysis):
     """Follows networks to their classes: through names, lists of blocks, loops and wrappers.
 
     Every member of a container counts, whichever one is asked for.
     """
 
     def __init__(self, functions: Functions, origins: Origins) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.origins = origins
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self.classes = Memo["cst.BaseExpression", "tuple[cst.ClassDef, ...]"](
             (), functions.names.trail, self._classes
         ).answer

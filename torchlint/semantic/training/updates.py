@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import says_training
 from torchlint.semantic.values.kind import Kind
@@ -45,26 +46,23 @@ _CLIPS: Final = frozenset({
     "torch.nn.utils.clip_grad_value_", "torch.nn.utils.clip_grads_with_norm_",
 })  # fmt: skip
 _CLIP_METHODS: Final = frozenset("clip_grad_norm_ clip_grad_value_ clip_gradients".split())
-_DEPTH: Final = 3
 
 
-class Updates:
+class Updates(Analysis):
     """Finds backward passes, clipping, optimizer steps and gradient clearing."""
 
     def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, origins: Origins) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.origins = origins
-        self.names = functions.names
-        self.scopes = functions.scopes
         self._known: dict[int, tuple[Update, ...]] = {}
 
     def within(self, region: cst.CSTNode) -> tuple[Update, ...]:
         """Return the acts of a region, in source order."""
         found = self._known.get(id(region))
         if found is None:
-            found = self._known[id(region)] = tuple(self._of_region(region, _DEPTH, set()))
+            found = self._known[id(region)] = tuple(self._of_region(region, CALLED, set()))
         return found
 
     def _of_region(self, region: cst.CSTNode, depth: int, seen: set[int]) -> Iterator[Update]:

@@ -7,7 +7,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import State, Values
@@ -29,19 +30,17 @@ _PLAIN: Final = (
 )  # fmt: skip
 _SOMETIMES: Final = frozenset({"torch.nn.AdaptiveLogSoftmaxWithLoss"})
 """Layers that may not use all their parameters in a pass."""
-_DEPTH: Final = 8
 
 
-class Usage:
+class Usage(Analysis):
     """Answers for networks that the file shows completely; False if anything is unknown."""
 
     def __init__(self, functions: Functions, values: Values, origins: Origins) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.origins = origins
         self.values = values
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
+        self._wholes = Memo(False, self.names.trail, self._is_whole)
+        self._classes = Memo(False, self.names.trail, self._is_whole_class)
 
     def is_whole(self, network: cst.BaseExpression) -> bool:
         """Return whether each pass of a network gives every parameter a gradient."""
@@ -49,55 +48,53 @@ class Usage:
             node.attr.value.startswith("requires_grad") for node in self.tree.all(cst.Attribute)
         ):
             return False
-        return self._is_whole(network, _DEPTH)
+        return self._wholes.answer(network)
 
-    def _is_whole(self, network: cst.BaseExpression, depth: int) -> bool:
-        if not depth:
-            return False
+    def _is_whole(self, network: cst.BaseExpression) -> bool:
         owner = self.functions.instance_of(network)
         if owner is not None:
-            return self._is_whole_class(owner, depth - 1)
+            return self._classes.answer(owner)
         value = self.values.value_of(network)
         return (
             value.state is State.KNOWN
             and isinstance(value.node, cst.Call)
-            and self._is_whole_call(value.node, depth - 1)
+            and self._is_whole_call(value.node)
         )
 
-    def _is_whole_call(self, call: cst.Call, depth: int) -> bool:
+    def _is_whole_call(self, call: cst.Call) -> bool:
         """Return whether a call creates such a network: a layer, container or wrapper."""
         name = self.names.name(call.func) or ""
         func = call.func
         if name in _CONTAINERS or name in _WRAPPERS:
             wrapped = call.args[:1] if name in _WRAPPERS else call.args
-            return all(self._is_whole_member(arg, depth) for arg in wrapped)
+            return all(self._is_whole_member(arg) for arg in wrapped)
         if isinstance(func, cst.Attribute) and func.attr.value in _SAME and not name:
-            return self._is_whole(func.value, depth)
+            return self._wholes.answer(func.value)
         if name == "torch.nn.Parameter":
             return True
         made = self.functions.definition(func)
         if isinstance(made, cst.ClassDef):
-            return self._is_whole_class(made, depth)
+            return self._classes.answer(made)
         return (
             name.startswith("torch.nn.")
             and name not in _SOMETIMES
             and name.rpartition(".")[2][:1].isupper()
         )
 
-    def _is_whole_member(self, arg: cst.Arg, depth: int) -> bool:
+    def _is_whole_member(self, arg: cst.Arg) -> bool:
         value = arg.value
         if isinstance(value, cst.List):
             return all(
-                isinstance(each, cst.Element) and self._is_whole(each.value, depth)
+                isinstance(each, cst.Element) and self._wholes.answer(each.value)
                 for each in value.elements
             )
         if isinstance(value, cst.ListComp):
-            return self._is_whole(value.elt, depth)
-        return not arg.star and self._is_whole(value, depth)
+            return self._wholes.answer(value.elt)
+        return not arg.star and self._wholes.answer(value)
 
     # -- classes ----------------------------------------------------------------
 
-    def _is_whole_class(self, owner: cst.ClassDef, depth: int) -> bool:
+    def _is_whole_class(self, owner: cst.ClassDef) -> bool:
         """Return whether `forward` uses every layer for its result, without branches."""
         forward = self.functions.method(owner, "forward")
         if self.functions.bases(owner) != ["torch.nn.Module"] or forward is None:
@@ -110,9 +107,9 @@ class Usage:
         if len(returned) != 1 or isinstance(returned[0], (cst.Tuple, cst.Dict, cst.List)):
             return False
         used = {dotted(node) for node in self._made_of(returned[0])}
-        return all(path in used for path in self._layers(owner, depth))
+        return all(path in used for path in self._layers(owner))
 
-    def _layers(self, owner: cst.ClassDef, depth: int) -> Iterator[str]:
+    def _layers(self, owner: cst.ClassDef) -> Iterator[str]:
         """Yield the attributes that may hold parameters; fail on one that is not whole."""
         for path, bindings in self.scopes.scope_at(owner).bindings.items():
             if not path.startswith("self."):
@@ -122,7 +119,7 @@ class Usage:
                 if value is None or not isinstance(value, cst.Call):
                     if value is not None and not self._is_plain(value):
                         yield ""
-                elif self._is_whole_call(value, depth):
+                elif self._is_whole_call(value):
                     yield path
                 elif not self._is_number(value):
                     yield ""

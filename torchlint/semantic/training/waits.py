@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.accumulators import Accumulators
@@ -49,7 +50,6 @@ class _Destination(NamedTuple):
 
 
 _WHOLE: Final = -1
-_DEPTH: Final = 3
 _LONG: Final = 12
 _NOTHING: Final = _Destination(frozenset(), frozenset(), None, ())
 _RARE: Final = _NOTHING._replace(ends=frozenset({End.RARE}))
@@ -91,7 +91,7 @@ _PACKS: Final = (
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.DECLARED, How.LOOP)
 
 
-class Waits:
+class Waits(Analysis):
     """Follows values that every pass of a loop reads to their uses."""
 
     def __init__(
@@ -102,14 +102,11 @@ class Waits:
         readings: Readings,
         accumulators: Accumulators,
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.frequencies = frequencies
         self.readings = readings
         self.accumulators = accumulators
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def of(self, loop: Loop) -> Iterator[Wait]:
         """Yield the readings in a batch loop whose host sync no pass needs."""
@@ -136,7 +133,7 @@ class Waits:
         yield loop.node, ()
         edge: list[Region] = [loop.node]
         seen: set[int] = set()
-        for _ in range(_DEPTH - 1):
+        for _ in range(CALLED - 1):
             called: dict[int, tuple[cst.FunctionDef, list[cst.Call]]] = {}
             for region in edge:
                 for call in self.functions.own(region.body, cst.Call):
@@ -247,7 +244,7 @@ class Waits:
     def _only_draws(self, node: cst.ListComp | cst.GeneratorExp) -> bool:
         """Return whether a comprehension only computes from what it draws."""
         return not node.for_in.ifs and all(
-            self._computes(call, _DEPTH) for call in self.tree.within(node.elt, cst.Call)
+            self._computes(call, CALLED) for call in self.tree.within(node.elt, cst.Call)
         )
 
     def _destination_in_statement(
@@ -409,7 +406,7 @@ class Waits:
 
     # -- calls that pass values on ------------------------------------------------
 
-    def _passes_on(self, call: cst.Call, child: cst.CSTNode, depth: int = _DEPTH) -> bool:
+    def _passes_on(self, call: cst.Call, child: cst.CSTNode, depth: int = CALLED) -> bool:
         """Return whether a call only computes another value from its arguments."""
         if child is call.func:
             return True

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.values.masking import are_query_and_key, masked_by_product
 from torchlint.semantic.values.plain_numbers import PlainNumbers
@@ -61,16 +61,13 @@ class Attention:
     plain: bool = True
 
 
-class Attentions:
+class Attentions(Analysis):
     """Finds attention that is written with products and a softmax."""
 
     def __init__(self, functions: Functions, values: Values, numbers: PlainNumbers) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.numbers = numbers
         self.values = values
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def all(self) -> Iterator[Attention]:
         """Yield every attention whose weights are only multiplied by the values."""

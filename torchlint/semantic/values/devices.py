@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.target import Target
@@ -58,7 +58,7 @@ _HELPERS: Final = re.compile(
 _TRAINERS: Final = re.compile(r"transformers\.(?:\w*Trainer|TrainingArguments)")
 
 
-class Devices:
+class Devices(Analysis):
     """Finds whether a script can use an accelerator and which framework owns its loop."""
 
     def __init__(
@@ -70,13 +70,10 @@ class Devices:
         running: Devices | None = None,
     ) -> None:
         self.running = running
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.values = values
         self.target = target
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._named = Memo(False, self.names.trail, self._named_device)
         self._can: bool | None = None
         self._framework: str | None = None

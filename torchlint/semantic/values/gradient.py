@@ -9,7 +9,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.values.values import State, Values
@@ -28,15 +28,12 @@ _WORD: Final = re.compile(r"no_?grad|inference_?mode|without_?grad", re.IGNORECA
 _MARKED: Final = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
-class Gradients:
+class Gradients(Analysis):
     """Finds the gradient mode through `with`, decorators, callers and global switches."""
 
     def __init__(self, functions: Functions, values: Values) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._functions = Memo(Grad.ON, functions.names.trail, self._of_function)
         self._aliases = Memo["cst.Name | cst.Attribute", "Grad | None"](
             None, functions.names.trail, self._of_alias

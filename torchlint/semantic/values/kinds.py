@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.iteration import COUNTER, Iteration
@@ -82,16 +82,13 @@ _TENSOR_ONLY: Final = frozenset(
 )
 
 
-class Kinds:
+class Kinds(Analysis):
     """Finds the kind of an expression, UNKNOWN if the file does not show it."""
 
     def __init__(self, functions: Functions, iteration: Iteration, origins: Origins) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.iteration = iteration
         self.origins = origins
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self.losses = Losses(functions)
         trail = functions.names.trail
         self.kind = Memo(_NOTHING, trail, self._kind).answer

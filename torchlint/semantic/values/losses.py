@@ -8,19 +8,18 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import Binding, dotted
 
 _DEPTH: Final = 3
 _SENDERS: Final = frozenset("accelerator fabric scaler loss_scaler model_engine engine".split())
 
 
-class Losses:
+class Losses(Analysis):
     """Finds the names and attributes whose value `backward()` starts from."""
 
     def __init__(self, functions: Functions) -> None:
-        self.tree = functions.tree
-        self.scopes = functions.scopes
+        super().__init__(functions)
 
     def sent_backward(self, bindings: Iterable[Binding]) -> bool:
         """Return whether `backward` is called on the value of any of these bindings."""

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import Values
 
@@ -21,12 +21,11 @@ class Option(NamedTuple):
     default: Any
 
 
-class Options:
+class Options(Analysis):
     """Follows values to the options that `argparse` declares in the same file."""
 
     def __init__(self, functions: Functions, values: Values, origins: Origins) -> None:
-        self.functions = functions
-        self.tree = functions.tree
+        super().__init__(functions)
         self.values = values
         self.origins = origins
 

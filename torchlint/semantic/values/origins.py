@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.values import Values
@@ -51,16 +51,13 @@ class _Search:
         self.given: cst.Param | None = None
 
 
-class Origins:
+class Origins(Analysis):
     """Follows values back to the expressions that create them."""
 
     def __init__(self, functions: Functions, values: Values, iteration: Iteration) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.values = values
         self.iteration = iteration
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
         self._known: dict[tuple[int, Steps], Origin] = {}
 
     def of(self, node: cst.BaseExpression, steps: Steps = ()) -> Origin:

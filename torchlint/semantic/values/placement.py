@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.libraries import DRAWN, FILLED
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
@@ -22,15 +22,13 @@ _MOVING: Final = frozenset("cpu to cuda xpu".split())
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 
 
-class Placement:
+class Placement(Analysis):
     """Follows tensors from where they are created to where they are read."""
 
     def __init__(self, functions: Functions, kinds: Kinds, iteration: Iteration) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
         self.iteration = iteration
-        self.names = functions.names
-        self.scopes = functions.scopes
         self._known = Memo(True, self.names.trail, self._on_host)
         self._copied = Memo(False, self.names.trail, self._is_copied)
 

@@ -4,58 +4,60 @@ from __future__ import annotations
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import Values
 
 
-class PlainNumbers:
+class PlainNumbers(Analysis):
     """Finds plain numbers: literals, sizes, roots, and names for them."""
 
     def __init__(self, functions: Functions, kinds: Kinds, values: Values) -> None:
         self.kinds = kinds
         self.values = values
-        self.scopes = functions.scopes
-        self.names = functions.names
+        super().__init__(functions)
+        self._numbers = Memo(False, self.names.trail, self._is_number)
 
-    def is_number(self, node: cst.BaseExpression, depth: int = 0) -> bool:
+    def is_number(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is known to be a plain Python number, not a tensor."""
+        return self._numbers.answer(node)
+
+    def _is_number(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, (cst.Integer, cst.Float)):
             return True
-        if depth > 6:
-            return False
         if isinstance(node, cst.UnaryOperation):
-            return self.is_number(node.expression, depth + 1)
+            return self.is_number(node.expression)
         if isinstance(node, cst.Call):
-            return self._counts(node, depth)
+            return self._counts(node)
         if isinstance(node, cst.Subscript):
             return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape"
         if isinstance(node, cst.BinaryOperation):
             if isinstance(node.operator, cst.Power) and self._is_root(node.right):
                 return self.kinds.kind(node.left) not in (Kind.TENSOR, Kind.LOSS, Kind.NDARRAY)
-            return self.is_number(node.left, depth + 1) and self.is_number(node.right, depth + 1)
+            return self.is_number(node.left) and self.is_number(node.right)
         if isinstance(node, cst.BooleanOperation):
-            return self.is_number(node.right, depth + 1)
+            return self.is_number(node.right)
         if isinstance(node, (cst.Name, cst.Attribute)):
-            return self._names_number(node, depth)
+            return self._names_number(node)
         return False
 
     def _is_root(self, exponent: cst.BaseExpression) -> bool:
         return self.values.value_of(exponent).literal in (0.5, -0.5)
 
-    def _counts(self, call: cst.Call, depth: int) -> bool:
+    def _counts(self, call: cst.Call) -> bool:
         name = self.names.name(call.func) or ""
         if name.startswith("math.") or name in ("builtins.float", "builtins.int", "builtins.len"):
             return True
         if name in ("numpy.sqrt", "builtins.pow", "numpy.power"):
-            return bool(call.args) and self.is_number(call.args[0].value, depth + 1)
+            return bool(call.args) and self.is_number(call.args[0].value)
         return _last(call.func) == "size" and len(call.args) == 1
 
-    def _names_number(self, node: cst.Name | cst.Attribute, depth: int) -> bool:
+    def _names_number(self, node: cst.Name | cst.Attribute) -> bool:
         found = self.values.value_of(node).node
-        if found is not None and found is not node and self.is_number(found, depth + 1):
+        if found is not None and found is not node and self.is_number(found):
             return True
         if self.kinds.kind(node) is Kind.NUMBER:
             return True

@@ -8,7 +8,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.values.kind import Kind
@@ -27,19 +28,18 @@ _WIDE: Final = re.compile(
 _AUTOCASTS: Final = frozenset({
     "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast",
 })  # fmt: skip
-_DEPTH: Final = 4
 
 
-class Precision:
+class Precision(Analysis):
     """Finds what a file does about the precision of its arithmetic."""
 
     def __init__(self, functions: Functions, kinds: Kinds, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
-        self.functions = functions
+        super().__init__(functions)
         self.kinds = kinds
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
+        self._autocasts = Memo[cst.BaseExpression, "cst.Call | None"](
+            None, self.names.trail, self._autocast
+        )
 
     @cached_property
     def mentions_low_precision(self) -> bool:
@@ -91,7 +91,7 @@ class Precision:
 
     def autocast(self, manager: cst.BaseExpression) -> cst.Call | None:
         """Return the `autocast` call that a context manager is, through names and choices."""
-        return self._autocast(manager, _DEPTH)
+        return self._autocasts.answer(manager)
 
     def dtype(self, autocast: cst.Call) -> str | None:
         """Return the qualified name of the dtype passed to a call of `autocast`."""
@@ -100,25 +100,23 @@ class Precision:
                 return self.names.name(arg.value)
         return None
 
-    def _autocast(self, node: cst.BaseExpression, depth: int) -> cst.Call | None:
-        if not depth:
-            return None
+    def _autocast(self, node: cst.BaseExpression) -> cst.Call | None:
         if isinstance(node, cst.Call):
             if self.names.name(node.func) in _AUTOCASTS:
                 return node
-            return self._made_by(node, depth)
+            return self._made_by(node)
         if isinstance(node, cst.IfExp):
-            return self._autocast(node.body, depth - 1) or self._autocast(node.orelse, depth - 1)
+            return self.autocast(node.body) or self.autocast(node.orelse)
         if isinstance(node, (cst.Name, cst.Attribute)):
             found = [
-                self._autocast(binding.value, depth - 1)
+                self.autocast(binding.value)
                 for binding in self._bindings(node)
                 if binding.how is How.ASSIGN and binding.value is not None
             ]
             return next((call for call in found if call is not None), None)
         return None
 
-    def _made_by(self, call: cst.Call, depth: int) -> cst.Call | None:
+    def _made_by(self, call: cst.Call) -> cst.Call | None:
         """Follow `amp = partial(torch.autocast, "cuda")` and results of methods of this file."""
         if self.functions.partial(call) in _AUTOCASTS and isinstance(call.func, cst.Name):
             made = self.scopes.reaching(call.func)[0].value
@@ -127,7 +125,7 @@ class Precision:
         if isinstance(definition, cst.FunctionDef):
             returned = self.functions.returns(definition)
             if len(returned) == 1:
-                return self._autocast(returned[0], depth - 1)
+                return self.autocast(returned[0])
         return None
 
     def _bindings(self, node: cst.Name | cst.Attribute) -> tuple[Binding, ...]:

@@ -6,7 +6,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.attention import Attention, ScoreMask
 from torchlint.semantic.values.values import Values
@@ -20,14 +21,14 @@ _NUMBERS: Final = frozenset("byte float long int".split())
 _BOUNDED: Final = ("tril", "triu")
 
 
-class Scores:
+class Scores(Analysis):
     """Interprets the scale and the masks of an attention."""
 
     def __init__(self, functions: Functions, values: Values) -> None:
         self.values = values
-        self.tree = functions.tree
-        self.names = functions.names
-        self.scopes = functions.scopes
+        super().__init__(functions)
+        self._booleans = Memo(False, self.names.trail, self._is_boolean)
+        self._triangles = Memo("", self.names.trail, self._triangle)
 
     # -- scale ----------------------------------------------------------------
 
@@ -119,7 +120,7 @@ class Scores:
         elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
             if node.func.attr.value == "logical_not":
                 node, keeps = node.func.value, not keeps
-        return self._triangle(node, 0) == ("tril" if keeps else "triu")
+        return self._triangles.answer(node) == ("tril" if keeps else "triu")
 
     def is_causal(self, mask: cst.BaseExpression) -> bool:
         """Return whether an `attn_mask`, of booleans or added to the scores, is exactly causal."""
@@ -129,7 +130,7 @@ class Scores:
         name = self.names.name(made.func) if isinstance(made, cst.Call) else None
         if name is not None and name.endswith(".generate_square_subsequent_mask"):
             return not boolean
-        if boolean or self._is_boolean(made):
+        if boolean or self._booleans.answer(made):
             return self.leaves_past(ScoreMask(made, None, True, None))
         return self._hides_later(made)
 
@@ -161,15 +162,13 @@ class Scores:
                 break
         return mask, boolean
 
-    def _is_boolean(self, node: cst.BaseExpression, depth: int = 8) -> bool:
+    def _is_boolean(self, node: cst.BaseExpression) -> bool:
         """Return whether a matrix holds booleans, as far as its making shows."""
-        if not depth:
-            return False
         if isinstance(node, cst.Comparison):
             return True
         if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert):
             made, boolean = self._peeled(node.expression)
-            return boolean or (made is not None and self._is_boolean(made, depth - 1))
+            return boolean or (made is not None and self._booleans.answer(made))
         if not isinstance(node, cst.Call):
             return False
         if isinstance(node.func, cst.Attribute) and node.func.attr.value == "logical_not":
@@ -179,7 +178,7 @@ class Scores:
             return self.names.name(given.value) == "torch.bool"
         bounded = self._bounded_matrix(node)
         made, boolean = self._peeled(bounded) if bounded is not None else (None, False)
-        return boolean or (made is not None and self._is_boolean(made, depth - 1))
+        return boolean or (made is not None and self._booleans.answer(made))
 
     def _bounded_matrix(self, node: cst.Call) -> cst.BaseExpression | None:
         """Return the matrix of which `tril` or `triu` keeps a triangle."""
@@ -219,15 +218,13 @@ class Scores:
         found = self._number(node)
         return found is not None and found <= -1e9
 
-    def _triangle(self, node: cst.BaseExpression, depth: int) -> str:
+    def _triangle(self, node: cst.BaseExpression) -> str:
         """Return which triangle of ones a matrix is: `tril`, or `triu` without its diagonal."""
-        if depth > 8:
-            return ""
         if isinstance(node, cst.Subscript):
-            return self._triangle(node.value, depth + 1) if self._keeps_square(node) else ""
+            return self._triangles.answer(node.value) if self._keeps_square(node) else ""
         if isinstance(node, (cst.Name, cst.Attribute)):
             made = self._made(node)
-            return self._triangle(made, depth + 1) if made is not None else ""
+            return self._triangles.answer(made) if made is not None else ""
         if not isinstance(node, cst.Call):
             return ""
         name = (self.names.name(node.func) or "").rpartition(".")[2]
@@ -236,7 +233,7 @@ class Scores:
             if method in _BOUNDED:
                 given = self.values.argument(node, "diagonal", 0)
                 return self._bounded(method, node.func.value, given.literal, given.node is not None)
-            return self._triangle(node.func.value, depth + 1) if method in _SHAPED else ""
+            return self._triangles.answer(node.func.value) if method in _SHAPED else ""
         if self.names.name(node.func) in ("torch.tril", "torch.triu") and node.args:
             given = self.values.argument(node, "diagonal", 1)
             return self._bounded(name, node.args[0].value, given.literal, given.node is not None)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
@@ -81,14 +81,11 @@ _CHANGES: Final = frozenset("update pop setdefault clear".split())
 _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 
 
-class Values:
+class Values(Analysis):
     """Follows names, attributes, parameters and dictionaries to their values."""
 
     def __init__(self, functions: Functions) -> None:
-        self.functions = functions
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
+        super().__init__(functions)
         self._values = Memo(_UNKNOWN, functions.names.trail, self._value_of)
         self._made: list[cst.Dict] = []
         self._entries = Memo(_UNKNOWN, functions.names.trail, self._entry)

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.libraries import (
     CONTAINER_AND_TENSOR_METHODS,
     LOGGING_METHODS,
@@ -28,19 +28,16 @@ _SHOWN_KINDS: Final = frozenset({
 _MARKS: Final = ("builtins.", "torch.", "functools.", "abc.", "typing.", "contextlib.")
 
 
-class Visibility:
+class Visibility(Analysis):
     """Finds the calls that run code outside this file and the known libraries."""
 
     def __init__(
         self, functions: Functions, kinds: Kinds, origins: Origins, iteration: Iteration
     ) -> None:
-        self.functions = functions
+        super().__init__(functions)
         self.iteration = iteration
         self.kinds = kinds
         self.origins = origins
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
     def unseen_call(self, region: cst.CSTNode) -> cst.Call | None:
         """Return the first call of a region that runs unseen code, directly or indirectly."""

@@ -1,0 +1,10 @@
+"""Limits: how far calls are followed, where following all of them would cost too much."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CALLED: Final = 3
+"""How many functions deep code is followed into what it calls."""
+CALLERS: Final = 4
+"""How many functions up code is followed to what calls it."""
