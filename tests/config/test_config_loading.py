@@ -236,7 +236,9 @@ def test_the_target_follows_the_projects_own_requirement(
     ("name", "text", "target"),
     [
         ("requirements.txt", "numpy\ntorch==1.12.1+cu113  # as on the cluster\n", (1, 12)),
-        ("requirements.txt", "--extra-index-url https://x.org\ntorch >= 2.1\n", (2, 1)),
+        ("requirements.txt", "--extra-index-url https://x.org\ntorch >= 2.1\n", None),
+        ("requirements.txt", "torch >= 2.1, < 2.5\n", (2, 1)),
+        ("requirements.txt", "torch~=2.1.0\n", (2, 1)),
         ("requirements.txt", "torch==2.4.0 \\\n    --hash=sha256:00\n", (2, 4)),
         ("requirements.txt", "torch==2.4.0 --hash=sha256:00\n", (2, 4)),
         ("requirements.txt", "torchvision==0.13\ntorch\n# torch==1.4\n", None),

@@ -16,6 +16,9 @@ PROJECT_FILES: Final = (
 )
 """The files of a project that name the packages it needs, the one that counts most first."""
 
+_INSTALLED: Final = (".txt", ".yml", ".yaml")
+"""The endings of lists that are installed: without a cap, they bring the newest torch."""
+
 _LAST: Final = ("pyproject.toml", ".git")
 """What ends the search upwards: a project begins in a folder that has one of them."""
 
@@ -49,7 +52,8 @@ def _lowest(file: Path) -> tuple[int, int] | None:
         project = parse(text, file)
         kinds = [list(_required(project)), list(_optional(project))]
     else:
-        kinds = [list(_READERS[file.suffix](text))]
+        found = _READERS[file.suffix](text)
+        kinds = [list(filter(_is_capped, found) if file.suffix in _INSTALLED else found)]
     for specifiers in kinds:
         lowest = [version for version in map(_lower_bound, specifiers) if version is not None]
         if lowest:
@@ -147,6 +151,11 @@ def _in_poetry(dependencies: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(text, str):
             bare = re.sub(r"(^|,)\s*(?=\d)", r"\1==", text)
             yield re.sub(r"(^|,)\s*(\^|~(?!=))\s*", r"\1>=", bare)
+
+
+def _is_capped(specifiers: str) -> bool:
+    """Return whether a set of specifiers keeps the newest torch out."""
+    return any(operator in specifiers for operator in ("==", "~=", "<"))
 
 
 def _lower_bound(specifiers: str) -> tuple[int, int] | None:

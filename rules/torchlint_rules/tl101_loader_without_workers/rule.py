@@ -80,8 +80,7 @@ class LoaderWithoutWorkers(Rule):
                 )
                 continue
             message, fix = self._advice(script, site, traits)
-            waits = script.program.devices.can_use_accelerator and not _is_configured(script, site)
-            impact: Impact | None = None if waits else "low"
+            impact: Impact | None = "low" if _is_configured(script, site) else None
             yield (
                 maker(script, site.node),
                 Finding(self.code, script.span(site.node), message, fix, impact=impact),
