@@ -192,6 +192,8 @@ def _binding_varies(script: Script, binding: Binding, seen: set[int]) -> bool:
         if script.functions.owner_of_self(binding.node) is not None:
             return False
         home = script.scopes.home(binding.node)
+        if isinstance(home, cst.FunctionDef) and home.name.value == "__getitem__":
+            return True
         given = [
             one
             for one in script.functions.given(binding.node)

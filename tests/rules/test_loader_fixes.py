@@ -92,10 +92,11 @@ def test_both_fixes_come_out_as_one_call(unsafe: bool) -> None:
     rules = REGISTRY.select(settings)
     fixed = fix_source(_source(), rules, settings)
     assert fixed.is_whole
+    kept = ",\n                        persistent_workers=True" if unsafe else ""
     call = (
         "    loader = DataLoader(train, batch_size=64, shuffle=True, "
         "num_workers=min(4, os.cpu_count() or 1),\n"
-        "                        pin_memory=torch.cuda.is_available())"
+        f"                        pin_memory=torch.cuda.is_available(){kept})"
     )
     expected = _source().text.replace(
         "    loader = DataLoader(train, batch_size=64, shuffle=True)", call

@@ -27,6 +27,11 @@ dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 model = DistributedDataParallel(model)
 """
 
+_WIDE: Final = (
+    "self.wide = nn.Sequential(nn.Linear(8, 512), nn.Linear(512, 512), nn.Linear(512, 8))"
+)
+"""Layers with so many weights that a fused optimizer is worth it."""
+
 _PARTS: Final = """\
 parts = torch.empty(0, 8)
 for row in x.split(2):
@@ -45,6 +50,9 @@ def write_network(writer: Writer, task: Task) -> str:
         ("x = x * torch.sigmoid(x)", "TL311"),
         ("x = torch.relu(x)", ""),
     )
+    if writer.focus == "TL501":
+        layers.append(_WIDE)
+        forward.append("x = x + self.wide(x)")
     layers.append(f"self.out = nn.Linear(8, {task.classes or 1})")
     forward.append("return self.out(x)" if task.classes else "return self.out(x).squeeze(1)")
     made = writer.pick(("Net().to(device)", ""), ("Net()\nmodel.to(device)", ""))

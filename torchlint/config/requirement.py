@@ -34,8 +34,8 @@ def required_torch(folder: Path) -> tuple[tuple[int, int], Path] | None:
     Raises `ConfigError` for a `pyproject.toml` that cannot be read.
     """
     for parent in (folder, *folder.parents):
-        for name in PROJECT_FILES:
-            file = parent / name
+        named = [parent / name for name in PROJECT_FILES]
+        for file in (*named, *sorted(parent.glob("requirements?*.txt"))):
             if file.is_file() and (version := _lowest(file)) is not None:
                 return version, file
         if any((parent / name).exists() for name in _LAST):

@@ -12,6 +12,7 @@ from torchlint.api import (
     FlaggedEvaluation,
     Grad,
     GraphUse,
+    Kind,
     Rule,
     Script,
     Span,
@@ -91,6 +92,8 @@ class EvaluationWithGradients(Rule):
 def _learns(script: Script, network: cst.BaseExpression) -> bool:
     """Return whether a network may have weights that ask for gradients."""
     modules = script.modules
+    if script.kind(network) is Kind.CRITERION:
+        return False
     return not (modules.sizes.is_weightless(network) or modules.is_frozen(network))
 
 

@@ -33,7 +33,7 @@ class DataParallel(Rule):
             return
         groups: dict[int, list[Finding]] = {}
         for call in wraps(script) if _trains(script) else ():
-            if not _infers_only(script, call):
+            if not _infers_only(script, call) and not _is_on_one_device(script, call):
                 home = groups.setdefault(id(script.scopes.home(call)), [])
                 home.append(self._finding(script, call))
         for found in groups.values():
@@ -54,6 +54,12 @@ class DataParallel(Rule):
             return Finding(self.code, span, f"{said}. Not rewritten: {obstacle.told(script)}")
         fix = Fix.unsafe("Run it under torchrun", rewritten.edits, because=_BECAUSE)
         return Finding(self.code, span, said, fix, rewritten.notes)
+
+
+def _is_on_one_device(script: Script, call: cst.Call) -> bool:
+    """Return whether a wrap names a single device: `device_ids=[0]`."""
+    devices = script.calls.at(call).argument("device_ids", 1).node
+    return isinstance(devices, (cst.List, cst.Tuple)) and len(devices.elements) == 1
 
 
 def _joined(found: list[Finding]) -> list[Finding]:

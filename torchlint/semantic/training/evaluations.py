@@ -191,7 +191,7 @@ class Evaluations(Analysis):
         return not any(binding.how is How.PARAMETER for binding in given)
 
     def _is_part_of_step(self, function: cst.FunctionDef) -> bool:
-        """Return whether each pass of a training loop defines a function anew."""
+        """Return whether each pass of a training loop defines a function of its own."""
         return any(
             isinstance(outer, (cst.For, cst.While))
             and any(map(self.loops.is_step, self.tree.within(outer.body, cst.Call)))
