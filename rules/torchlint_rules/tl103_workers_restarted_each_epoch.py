@@ -132,10 +132,10 @@ def _is_plain(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.Name)
 
 
-def _is_zero(script: Script, node: cst.BaseExpression, depth: int = 4) -> bool:
+def _is_zero(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a number is 0 by default: that of a parameter, or what an attribute gets."""
-    if isinstance(node, cst.Integer) or not depth:
-        return isinstance(node, cst.Integer) and int(node.value, 0) == 0
+    if isinstance(node, cst.Integer):
+        return int(node.value, 0) == 0
     bindings: Iterable[Binding] = ()
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
@@ -144,7 +144,7 @@ def _is_zero(script: Script, node: cst.BaseExpression, depth: int = 4) -> bool:
     given = [
         each.node.default if isinstance(each.node, cst.Param) else each.value for each in bindings
     ]
-    return bool(given) and all(each and _is_zero(script, each, depth - 1) for each in given)
+    return bool(given) and all(each and script.answer(_is_zero, each, False) for each in given)
 
 
 def _is_positive(script: Script, node: cst.BaseExpression) -> bool:

@@ -11,7 +11,7 @@ TITLE: Final = "Faster Deep Learning Training with PyTorch"
 
 ORIGIN: Final = (
     "Many rules look for what an article of 2021 advises: "
-    f"[{TITLE}](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/) by Lorenz Kuhn, "
+    f"[{TITLE}](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/) by Lorenz Kuhn. "
     "Below are its tips and their rules. Most of them are also in PyTorch's "
     "[Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html)."
 )

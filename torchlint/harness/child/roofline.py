@@ -31,10 +31,10 @@ class Roofline:
 
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Call an operator, and count what it does."""
-        if func._schema.name in _COPIES and self._device.has_clock:
+        if _name(func) in _COPIES and self._device.has_clock:
             return self._copied(func, args, kwargs)
         result = func(*args, **kwargs)
-        count = flop_registry.get(func._overloadpacket)
+        count = flop_registry.get(func.overloadpacket)
         if count is not None:
             dtype = next(it.dtype for it in args if isinstance(it, torch.Tensor))
             self._flops[dtype] += count(*args, **kwargs, out_val=result)
@@ -43,7 +43,7 @@ class Roofline:
     def _copied(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         before = self._device.mark()
         result = func(*args, **kwargs)
-        source = args[1] if func._schema.name == "aten::copy_" else args[0]
+        source = args[1] if _name(func) == "aten::copy_" else args[0]
         if (source.device.type == "cpu") != (result.device.type == "cpu"):
             self._copies.append((before, self._device.mark()))
         return result
@@ -73,3 +73,8 @@ class Roofline:
             marks.append(self._device.mark())
         self._device.wait()
         return 2 * _SIDE**3 * _TIMES / max(1e-9, self._device.spans(marks)[0])
+
+
+def _name(func: Any) -> str:
+    """Return the name of an operator without that of its overload: `aten::copy_`."""
+    return str(func.name()).partition(".")[0]

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import words
 
@@ -39,9 +39,6 @@ class _Trace:
 
 class TokenRows(Analysis):
     """Recognizes datasets whose items are read from Arrow tables that hold token numbers."""
-
-    def __init__(self, functions: Functions) -> None:
-        super().__init__(functions)
 
     def are(self, node: cst.BaseExpression) -> bool:
         """Return whether reading an item of a dataset only reads numbers from a table."""

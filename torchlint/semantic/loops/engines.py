@@ -10,7 +10,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.functions import Analysis
 
 
 class Rate(Enum):
@@ -40,9 +40,6 @@ _EVALUATING: Final = ("no_grad", "inference_mode", "eval")
 
 class Engines(Analysis):
     """Tells how often an engine runs a function: as its process, or as a handler of an event."""
-
-    def __init__(self, functions: Functions) -> None:
-        super().__init__(functions)
 
     @cached_property
     def _are_used(self) -> bool:

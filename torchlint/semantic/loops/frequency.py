@@ -57,8 +57,6 @@ _BROKEN: Final = frozenset({"isnan", "isinf"})
 _TIMING: Final = re.compile(
     r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
 )
-
-
 _NO_RESULTS: Final = ("None", "True", "False")
 
 

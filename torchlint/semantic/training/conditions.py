@@ -7,16 +7,13 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.functions import Analysis
 
 _GUARD: Final = "__name__"
 
 
 class Conditions(Analysis):
     """Separates code that always runs from code that runs on demand."""
-
-    def __init__(self, functions: Functions) -> None:
-        super().__init__(functions)
 
     def is_conditional(self, node: cst.CSTNode, *purposes: str) -> bool:
         """Return whether a condition, an error or a test decides whether a node runs.

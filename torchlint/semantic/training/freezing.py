@@ -40,8 +40,6 @@ class _Seen(NamedTuple):
 
 _PARAMETERS: Final = frozenset("parameters named_parameters".split())
 _PARTS: Final = frozenset("children modules named_children named_modules values items".split())
-
-
 _WEIGHTLESS: Final = re.compile(
     r"torch\.nn\.(?:\w*Pool\w*|\w*ReLU\w*|GELU|SiLU|Tanh|Sigmoid|Softmax|\w*Dropout\w*|\w*Pad\w*|"
     r"Flatten|Identity|Upsample|\w+Loss)"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How
 
 _OF_STREAMS: Final = frozenset({
@@ -19,15 +19,13 @@ _READS: Final = frozenset("read read_text open".split())
 _WRITES: Final = ("w", "a", "x", "+")
 
 
-class ArgumentFiles:
+class ArgumentFiles(Analysis):
     """Finds the dictionary behind a call that reads a file, or behind the name of one."""
 
     def __init__(
         self, functions: Functions, literal_of: Callable[[cst.BaseExpression], Any]
     ) -> None:
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
+        super().__init__(functions)
         self._literal_of = literal_of
 
     def read_by(self, call: cst.Call) -> cst.Dict | None:

@@ -69,8 +69,8 @@ class Devices(Analysis):
         target: Target,
         running: Devices | None = None,
     ) -> None:
-        self.running = running
         super().__init__(functions)
+        self.running = running
         self.kinds = kinds
         self.values = values
         self.target = target

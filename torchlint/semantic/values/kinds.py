@@ -281,10 +281,8 @@ class Kinds(Analysis):
             # a method of the value in question: `model = model.to(device)` in a loop
             return base
         if base is _UNKNOWN:
-            if name is None and self._is_sent_round(func):
-                return _TENSOR
             moved = method in ("to", "cuda") and self._is_batch(func.value)
-            if (method in _TENSOR_ONLY or moved) and name is None:
+            if name is None and (moved or method in _TENSOR_ONLY or self._is_sent_round(func)):
                 return _TENSOR
             return _NDARRAY if method in ("to_numpy", "asnumpy") and name is None else base
         call = self.tree.parent(func)
@@ -298,12 +296,9 @@ class Kinds(Analysis):
     def _is_sent_round(self, func: cst.Attribute) -> bool:
         """Return whether a method of a framework sends a tensor through all processes."""
         call = self.tree.parent(func)
-        return (
-            func.attr.value in _OVER_PROCESSES
-            and isinstance(call, cst.Call)
-            and len(call.args) > 0
-            and self.kind(call.args[0].value) in _TENSORS
-        )
+        if func.attr.value not in _OVER_PROCESSES or not isinstance(call, cst.Call):
+            return False
+        return bool(call.args) and self.kind(call.args[0].value) in _TENSORS
 
     def _returned(self, function: cst.FunctionDef) -> Kind:
         told = _UNKNOWN

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 
@@ -21,9 +21,6 @@ _SENDERS: Final = frozenset("accelerator fabric scaler loss_scaler model_engine 
 
 class Losses(Analysis):
     """Finds the names and attributes whose value `backward()` starts from."""
-
-    def __init__(self, functions: Functions) -> None:
-        super().__init__(functions)
 
     def sent_backward(self, bindings: Iterable[Binding]) -> bool:
         """Return whether `backward` is called on the value of any of these bindings."""

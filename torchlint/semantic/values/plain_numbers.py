@@ -16,9 +16,9 @@ class PlainNumbers(Analysis):
     """Finds plain numbers: literals, sizes, roots, and names for them."""
 
     def __init__(self, functions: Functions, kinds: Kinds, values: Values) -> None:
+        super().__init__(functions)
         self.kinds = kinds
         self.values = values
-        super().__init__(functions)
         self._numbers = Memo(False, self.names.trail, self._is_number)
 
     def is_number(self, node: cst.BaseExpression) -> bool:

@@ -34,8 +34,8 @@ class Precision(Analysis):
     """Finds what a file does about the precision of its arithmetic."""
 
     def __init__(self, functions: Functions, kinds: Kinds, vocabulary: Vocabulary) -> None:
-        self.vocabulary = vocabulary
         super().__init__(functions)
+        self.vocabulary = vocabulary
         self.kinds = kinds
         self._autocasts = Memo[cst.BaseExpression, "cst.Call | None"](
             None, self.names.trail, self._autocast

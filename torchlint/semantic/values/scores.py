@@ -25,8 +25,8 @@ class Scores(Analysis):
     """Interprets the scale and the masks of an attention."""
 
     def __init__(self, functions: Functions, values: Values) -> None:
-        self.values = values
         super().__init__(functions)
+        self.values = values
         self._booleans = Memo(False, self.names.trail, self._is_boolean)
         self._triangles = Memo("", self.names.trail, self._triangle)
 
