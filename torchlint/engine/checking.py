@@ -106,7 +106,11 @@ def _unparsable(
     fix = renamed(source.text)
     if fix is not None and not source.takes(fix.edits):
         fix = None
-    finding = Finding(UNPARSABLE, span, f"this file cannot be parsed: {problem.reason}", fix)
+    if problem.newer:
+        finding = Finding(UNPARSABLE, span, problem.reason, impact="low")
+    else:
+        message = f"this file cannot be parsed: {problem.reason}"
+        finding = Finding(UNPARSABLE, span, message, fix)
     grades = Grades.of(settings, rules.known, rules.groups)
     return FileResult(source.path, source, (grades.graded(finding),))
 

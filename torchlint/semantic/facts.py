@@ -51,6 +51,7 @@ from torchlint.semantic.training.program import Program
 from torchlint.semantic.training.reach import Reach
 from torchlint.semantic.training.readings import Readings, Region
 from torchlint.semantic.training.recorded import Recorded
+from torchlint.semantic.training.savedweights import SavedWeights
 from torchlint.semantic.training.scaling import Scaling
 from torchlint.semantic.training.schedulers import Schedulers
 from torchlint.semantic.training.sizes import Sizes
@@ -183,6 +184,7 @@ class ModuleFacts(Networks):
         self.modes = Modes(functions, kinds, values, loops)
         self.stuck_modes = StuckModes(functions, loops, values.gradients, self.modes)
         self.reach = Reach(functions, kinds, origins, loops)
+        self.saved_weights = SavedWeights(functions, self, self.reach)
         self.lineage = Lineage(functions, kinds, loops, values.gradients)
         self.sizes = Sizes(functions, values, self)
         self.graphs = Graphs(self, self.sizes, loops, loops.steps)
