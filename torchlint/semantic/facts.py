@@ -48,6 +48,7 @@ from torchlint.semantic.training.networks import Networks
 from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.processes import Processes
 from torchlint.semantic.training.program import Program
+from torchlint.semantic.training.purpose import Purpose
 from torchlint.semantic.training.reach import Reach
 from torchlint.semantic.training.readings import Readings, Region
 from torchlint.semantic.training.recorded import Recorded
@@ -240,6 +241,7 @@ class ProgramFacts(Program):
         self.devices = loops.devices
         self.moves = Moves(loaders.datasets.work, values, target)
         self.processes = Processes(functions, values.origins, calls)
+        self.purpose = Purpose(functions, values.kinds, loops)
         self.determinism = Determinism(functions.tree, functions.names, values, calls)
         self.trainings = Trainings(functions, values, values.origins, calls)
         self.vocabulary = vocabulary
