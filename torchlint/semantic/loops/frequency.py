@@ -57,6 +57,7 @@ _BROKEN: Final = frozenset({"isnan", "isinf"})
 _TIMING: Final = re.compile(
     r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
 )
+_WARNINGS: Final = frozenset("warning warn error exception critical print".split())
 _NO_RESULTS: Final = ("None", "True", "False")
 
 
@@ -460,10 +461,25 @@ def _body(node: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _answers(block: cst.IndentedBlock) -> bool:
-    """Return whether a branch of a function ends with its result, as an `else` of it would."""
+    """Return whether a branch of a function ends with its result, as an `else` of it would.
+
+    One that warns first answers in an exceptional case.
+    """
     last = _small(block.body[-1])[-1:]
+    if any(map(_warns, block.body)):
+        return False
     value = last[0].value if last and isinstance(last[0], cst.Return) else None
     return value is not None and not (isinstance(value, cst.Name) and value.value in _NO_RESULTS)
+
+
+def _warns(line: cst.CSTNode) -> bool:
+    """Return whether a line only warns or prints."""
+    return any(
+        isinstance(small, cst.Expr)
+        and isinstance(small.value, cst.Call)
+        and dotted(small.value.func).rpartition(".")[2] in _WARNINGS
+        for small in _small(line)
+    )
 
 
 def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
