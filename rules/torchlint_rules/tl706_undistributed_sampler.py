@@ -9,7 +9,6 @@ import libcst as cst
 
 from torchlint.api import Duty, Finding, Kind, Loader, Loop, Role, Rule, Script, State, Trait
 
-_LOADER: Final = "torch.utils.data.DataLoader"
 _SHARING: Final = frozenset(
     "rank ranks world shard shards sharded replica replicas distributed ddp node nodes".split()
 )
