@@ -99,10 +99,10 @@ def _moves_tensors(script: Script, optimizer: cst.Call) -> bool:
 
 
 def _finding(code: str, script: Script, step: Step) -> Finding:
-    call = next(
-        (each for each in step.forwards if script.values.gradients.grad(each) is not Grad.OFF),
-        step.forwards[0],
-    )
+    recorded = [
+        each for each in step.forwards if script.values.gradients.grad(each) is not Grad.OFF
+    ]
+    call = next((each for each in recorded if _is_of_trained(script, each)), step.forwards[0])
     named = script.code(call)
     if len(named) > 40 or "\n" in named:
         named = f"{script.code(call.func)}(…)"
@@ -119,6 +119,12 @@ def _finding(code: str, script: Script, step: Step) -> Finding:
     else:
         fix = _fix(script, step)
     return Finding(code, script.span(call), message, fix, notes)
+
+
+def _is_of_trained(script: Script, forward: cst.Call) -> bool:
+    """Return whether a forward pass is that of a network that an optimizer may hold."""
+    network = script.modules.lineage.network(forward)
+    return network is None or script.modules.unheld(network) is None
 
 
 def _fix(script: Script, step: Step) -> Fix | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.finding import Span
+from torchlint.edit import Span
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.scopes import dotted

@@ -12,7 +12,7 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.networks import Networks, Root
 from torchlint.semantic.training.reach import Reach
-from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kind import Kind, derived
 
 _LOADS: Final = frozenset("load restore resume pretrained".split())
 _MAKES: Final = frozenset("from_pretrained load_from_checkpoint".split())
@@ -30,10 +30,29 @@ class SavedWeights(Analysis):
         self.reach = reach
 
     def may_enter(self, node: cst.CSTNode) -> bool:
-        """Return whether weights may be loaded into the network that the code at a node makes."""
-        return None in self._roots or any(
-            outer in self._definitions for outer in self.tree.ancestors(node)
+        """Return whether weights may be loaded into the network that the code at a node makes.
+
+        They may where nothing in view makes it: the code that does may load its weights.
+        """
+        around = [*self.tree.ancestors(node)]
+        if None in self._roots or any(outer in self._definitions for outer in around):
+            return True
+        defined = any(isinstance(outer, (cst.ClassDef, cst.FunctionDef)) for outer in around)
+        return defined and not any(outer in self._made for outer in around)
+
+    @cached_property
+    def _made(self) -> frozenset[cst.CSTNode]:
+        """The definitions that code outside networks calls, and what they mention."""
+        made = (
+            self.functions.definition(call.func)
+            for call in self.tree.all(cst.Call)
+            if not self._is_in_network(call)
         )
+        return self.reach.closure(each for each in made if each is not None)
+
+    def _is_in_network(self, call: cst.Call) -> bool:
+        owner = self.scopes.class_of(call)
+        return owner is not None and derived(self.functions.bases(owner)) is Kind.MODULE
 
     @cached_property
     def _definitions(self) -> frozenset[cst.CSTNode]:
