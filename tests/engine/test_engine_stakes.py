@@ -45,9 +45,19 @@ def test_a_script_that_only_applies_a_network_runs_once(rest: str, impact: str) 
     assert _impacts(LOADER + rest, "TL101") == {impact}
 
 
-@pytest.mark.parametrize(("rest", "impact"), [("", "low"), ("measure(net, val_loader)\n", "high")])
+@pytest.mark.parametrize(
+    ("rest", "impact"), [("", "low"), ("measure(net, val_loader)\n", "medium")]
+)
 def test_a_function_that_nothing_uses_is_low(rest: str, impact: str) -> None:
     assert _impacts(LOADER + UNUSED + TRAINED + rest, "TL601") == {impact}
+
+
+@pytest.mark.parametrize(
+    ("before", "impact"), [("", "medium"), ("for epoch in range(9):\n    ", "high")]
+)
+def test_an_evaluation_after_the_training_is_medium(before: str, impact: str) -> None:
+    text = LOADER + UNUSED + TRAINED + before + "measure(net, val_loader)\n"
+    assert _impacts(text, "TL601") == {impact}
 
 
 def test_results_of_a_script_that_runs_once_are_at_stake() -> None:

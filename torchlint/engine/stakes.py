@@ -17,6 +17,7 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding:
 
     High is for what runs in each step of a training or in each epoch. Inference, conversion and
     the making of data run once: low, or medium where results are at stake. So is what nothing uses.
+    An evaluation at the end of a training is medium.
     """
     impact = finding.impact or head.impact
     if impact == "low":
@@ -26,4 +27,6 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding:
         return replace(finding, impact="low")
     if purpose.is_one_off(finding.span):
         return replace(finding, impact="medium" if head.gain == "results" else "low")
+    if impact == "high" and purpose.is_evaluated_once(finding.span):
+        return replace(finding, impact="medium")
     return finding

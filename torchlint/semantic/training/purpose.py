@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.edit import Span
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops, Role
+from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.kinds import Kinds
@@ -60,6 +61,28 @@ class Purpose(Analysis):
         used = any(each.value == name for each in self.tree.all(cst.Name) if each is not outer.name)
         used = used or any(each.attr.value == name for each in self.tree.all(cst.Attribute))
         return not used and not self.functions.escapes(outer)
+
+    def is_evaluated_once(self, span: Span) -> bool:
+        """Return whether code runs in an evaluation that no loop repeats: after the training."""
+        around = [
+            loop.node
+            for loop in self.loops.of(Role.EVAL_BATCH)
+            if span.start in range(*self._range(loop.node))
+        ]
+        inner = max(around, key=lambda each: self._range(each)[0], default=None)
+        return inner is not None and not self._is_repeated(inner, CALLERS)
+
+    def _is_repeated(self, node: cst.CSTNode, depth: int) -> bool:
+        """Return whether a loop may be around a node, in its function or around its callers."""
+        if next(self.loops.around(node), None) is not None:
+            return True
+        function = self.scopes.function(node)
+        if function is None:
+            return False
+        callers = self.functions.callers(function)
+        if not callers or not depth or self.functions.escapes(function):
+            return True
+        return any(self._is_repeated(call, depth - 1) for call in callers)
 
     def _range(self, node: cst.CSTNode) -> tuple[int, int]:
         span = self.tree.span(node)
