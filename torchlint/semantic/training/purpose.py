@@ -37,7 +37,7 @@ class Purpose(Analysis):
 
         The code of networks is not: other scripts train them.
         """
-        if not self._is_started or self._trains:
+        if not (self._is_started and self._applies) or self._trains:
             return False
         return not any(
             derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION)
@@ -97,6 +97,12 @@ class Purpose(Analysis):
             or (isinstance(line, cst.If) and "__name__" in self.tree.code(line.test))
             for line in module.body
         )
+
+    @cached_property
+    def _applies(self) -> bool:
+        """Whether anything in view makes a loader, or runs a network in a loop."""
+        loaders = any(self.kinds.kind(call) is Kind.LOADER for call in self.tree.all(cst.Call))
+        return loaders or any(self.loops.runs_module(loop.node.body) for loop in self.loops.all())
 
     @cached_property
     def _trains(self) -> bool:
