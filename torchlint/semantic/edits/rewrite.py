@@ -429,8 +429,11 @@ class Rewrite(ExpressionEdits):
         """Return one level of indentation of this file."""
         return self.tree.module.default_indent or _INDENT
 
-    def wrap(self, statements: Sequence[cst.CSTNode], header: str) -> Edits:
-        """Put neighbouring statements under a new header line (`with torch.no_grad():`)."""
+    def wrap(self, statements: Sequence[cst.CSTNode], header: str, inside: Edits = ()) -> Edits:
+        """Put neighbouring statements under a new header line (`with torch.no_grad():`).
+
+        `inside` are edits within these statements that are made as well.
+        """
         start = self.line_start(self.start_of(statements[0]))
         indent = self.indent_of(statements[0])
         end = self._end_with_comments(self.tree.span(statements[-1]).end, indent)
@@ -440,7 +443,7 @@ class Rewrite(ExpressionEdits):
         for row in rows:
             if row != start:
                 edits += self.insert(row + self._shared(row, indent), self.unit())
-        return joined(self.text, edits)
+        return joined(self.text, edits + inside)
 
     def unwrap(self, statement: cst.With) -> Edits | None:
         """Remove the header of a `with` and dedent its body.

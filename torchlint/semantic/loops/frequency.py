@@ -82,10 +82,13 @@ class Frequencies(Analysis):
         return any(_TEST_RUNNERS.match(name) for name in self.functions.imported)
 
     def counter(self, loop: LoopNode) -> str | None:
-        """Return the name that counts the passes of a loop: a target or an incremented name."""
+        """Return the name that counts the passes of a loop: a target or an incremented name.
+
+        A target that is only underscores says that nothing uses it.
+        """
         if isinstance(loop, cst.For):
             for name in self.tree.within(loop.target, cst.Name):
-                bound = self.scopes.stored(name)
+                bound = self.scopes.stored(name) if name.value.strip("_") else None
                 if bound is not None and bound.value is not None:
                     source, path = self.loops.iteration.source(bound.value, bound.path)
                     if source is None and path == (COUNTER,):
