@@ -120,10 +120,17 @@ def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> cst.Bas
             and _is_below(script, binding.node, loop)
             and script.loops.frequency(binding.node) is Frequency.EVERY_PASS
         ):
-            found = _waited_for(script, binding.value, loop, depth)
+            drawn = _drawn(script, binding) if binding.how is How.LOOP else binding.value
+            found = _waited_for(script, drawn, loop, depth) if drawn is not None else None
             if found is not None:
                 return found.place
     return None
+
+
+def _drawn(script: Script, binding: Binding) -> cst.BaseExpression | None:
+    """Return what the target of a loop is drawn from, None for a counter."""
+    assert binding.value is not None
+    return script.values.iteration.source(binding.value, binding.path)[0]
 
 
 def _is_below(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
