@@ -328,11 +328,10 @@ class Waits(Analysis):
         """Return whether a loop has no use for an object but to set its attributes."""
         if not isinstance(owner, cst.Name) or isinstance(region, cst.FunctionDef):
             return False
-        uses = self.tree.among(self.tree.spelled(owner.value), region.body)
         return all(
             isinstance(part := self.tree.parent(use), cst.Attribute)
             and isinstance(self.tree.parent(part), cst.AssignTarget)
-            for use in uses
+            for use in self.tree.among(self.tree.spelled(owner.value), region.body)
         )
 
     def _targets(self, target: cst.BaseExpression, position: int) -> list[Binding]:
