@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import libcst as cst
@@ -28,6 +28,10 @@ _READS: Final = re.compile(
     r"torchvision\.io\.(?:read_image|decode_image)|"
     r"h5py\.File|lmdb\.open|sqlite3\.connect|zipfile\.ZipFile|tarfile\.open"
 )
+_DECODES: Final = re.compile(
+    r"PIL\.Image\.open|cv2\.imread|torchaudio\.load|librosa\.load|torchvision\.io\.\w+"
+)
+"""What costs more for an item than to tokenize its caption."""
 _LISTS: Final = frozenset("os.listdir os.scandir os.walk glob.glob glob.iglob".split())
 _LIST_METHODS: Final = ("glob", "rglob", "iterdir")
 _BUILDS: Final = re.compile(r"transformers\.\w+\.from_pretrained|torchvision\.models\.[a-z]\w*")
@@ -45,7 +49,7 @@ class WorkRepeatedInGetitem(Rule):
         """Flag the work that every item, or every batch, repeats."""
         seen: set[int] = set()
         for code in script.loaders.items.all():
-            if code.per is Per.STREAM:
+            if code.per is Per.STREAM or _is_unused(script, code):
                 continue
             found: dict[tuple[str, Impact | None], list[cst.Call]] = {}
             for call, message, impact in _repeated(script, code):
@@ -57,28 +61,40 @@ class WorkRepeatedInGetitem(Rule):
                 yield Finding(self.code, script.span(first), message, None, notes, impact)
 
 
+def _is_unused(script: Script, code: ItemCode) -> bool:
+    """Return whether nothing uses the class of a dataset, in a script that is run."""
+    owner = code.owner
+    if owner is None or not script.whole.loops.guard.guards():
+        return False
+    names = script.whole.tree.spelled(owner.name.value)
+    return not script.functions.called_unseen(cst.ensure_type(code.node, cst.FunctionDef)) and all(
+        name is owner.name or script.tree.inside(name, owner) for name in names
+    )
+
+
 def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, Impact | None]]:
     """Yield the calls that do the same for each item, with their messages and impact."""
     one = "batch" if code.per is Per.BATCH else "item"
     bodies = [each for each in script.functions.reached(code.node) if not _is_cached(script, each)]
     drawn = any(script.loaders.datasets.work.drawn(body) for body in bodies)
+    decodes = any(
+        _DECODES.fullmatch(script.name(call.func) or "")
+        for body in bodies
+        for call in script.functions.own(body, cst.Call)
+    )
     for body in bodies:
         for call in script.functions.own(body, cst.Call):
             what = _constant_work(script, call)
             if what:
-                if not _is_kept(script, call) and not _varies(
-                    script, _worked_on(script, call), set()
-                ):
+                changes = _Changes(script, bodies)
+                if not _is_kept(script, call) and not changes.varies(_worked_on(script, call)):
                     message = f"`{code.label}` {what} again for each {one}; do it once, before"
                     yield call, message, None
             elif code.per is Per.ITEM and not drawn and not _is_kept(script, call):
                 work = _item_work(script, call)
                 if work:
-                    yield (
-                        call,
-                        f"`{code.label}` {work}",
-                        "low" if _of_constant(script, call) else None,
-                    )
+                    short = (decodes and "tokenize" in work) or _of_constant(script, call)
+                    yield call, f"`{code.label}` {work}", "low" if short else None
 
 
 def _constant_work(script: Script, call: cst.Call) -> str:
@@ -166,43 +182,56 @@ def _of_constant(script: Script, call: cst.Call) -> bool:
 # -- what is the same each time -----------------------------------------------
 
 
-def _varies(script: Script, node: cst.CSTNode, seen: set[int]) -> bool:
-    """Return whether an expression depends on the item, or is random."""
-    for call in script.tree.within(node, cst.Call):
-        if script.loaders.datasets.work.drawn(script.tree.statement(call)):
+class _Changes:
+    """What changes from one item to the next, in the functions that run for an item."""
+
+    def __init__(self, script: Script, bodies: Sequence[cst.CSTNode]) -> None:
+        self._script = script
+        self._bodies = bodies
+        self._seen: set[int] = set()
+
+    def varies(self, node: cst.CSTNode) -> bool:
+        """Return whether an expression depends on the item, or is random."""
+        script = self._script
+        calls = script.tree.within(node, cst.Call)
+        if any(map(self._draws, calls)):
             return True
-    for name in script.tree.within(node, cst.Name):
-        for binding in script.scopes.reaching(name):
-            if id(binding) not in seen:
-                seen.add(id(binding))
-                if _binding_varies(script, binding, seen):
-                    return True
-    return any(
-        script.functions.attribute(held)
-        and all(
-            script.scopes.home(binding.node) is script.scopes.home(node)
+        for name in script.tree.within(node, cst.Name):
+            for binding in script.scopes.reaching(name):
+                if id(binding) not in self._seen:
+                    self._seen.add(id(binding))
+                    if self._binding_varies(binding):
+                        return True
+        return any(
+            any(script.tree.inside(binding.node, body) for body in self._bodies)
+            for held in script.tree.within(node, cst.Attribute)
             for binding in script.functions.attribute(held)
         )
-        for held in script.tree.within(node, cst.Attribute)
-    )
 
-
-def _binding_varies(script: Script, binding: Binding, seen: set[int]) -> bool:
-    if isinstance(binding.node, cst.Param):
-        if script.functions.owner_of_self(binding.node) is not None:
-            return False
-        home = script.scopes.home(binding.node)
-        if isinstance(home, cst.FunctionDef) and home.name.value == "__getitem__":
+    def _draws(self, call: cst.Call) -> bool:
+        """Return whether a call takes the next item of an iterator, or something random."""
+        script = self._script
+        if script.name(call.func) == "builtins.next":
             return True
-        given = [
-            one
-            for one in script.functions.given(binding.node)
-            if script.scopes.home(one) is not home
-        ]
-        return not given or any(_varies(script, one, seen) for one in given)
-    if binding.value is None or script.scopes.function(binding.node) is None:
-        return binding.value is None and isinstance(binding.node, cst.ExceptHandler)
-    return _varies(script, binding.value, seen)
+        return bool(script.loaders.datasets.work.drawn(script.tree.statement(call)))
+
+    def _binding_varies(self, binding: Binding) -> bool:
+        script = self._script
+        if isinstance(binding.node, cst.Param):
+            if script.functions.owner_of_self(binding.node) is not None:
+                return False
+            home = script.scopes.home(binding.node)
+            if isinstance(home, cst.FunctionDef) and home.name.value == "__getitem__":
+                return True
+            given = [
+                one
+                for one in script.functions.given(binding.node)
+                if script.scopes.home(one) is not home
+            ]
+            return not given or any(map(self.varies, given))
+        if binding.value is None or script.scopes.function(binding.node) is None:
+            return binding.value is None and isinstance(binding.node, cst.ExceptHandler)
+        return self.varies(binding.value)
 
 
 def _is_cached(script: Script, body: cst.CSTNode) -> bool:

@@ -11,10 +11,12 @@ from torchlint.api import (
     Finding,
     Fix,
     How,
+    Impact,
     ItemCode,
     Loader,
     Note,
     Per,
+    Role,
     Rule,
     Script,
     State,
@@ -54,7 +56,10 @@ class OpencvThreadsInWorkers(Rule):
                 "has cores; call `cv2.setNumThreads(0)` once, where the dataset is defined"
             )
             notes = (Note(script.span(loader.node), "the loader with workers"),)
-            yield Finding(self.code, script.span(call), message, _fix(script, call), notes)
+            once = loader.is_read_once and not script.loops.of(Role.TRAIN_BATCH)
+            impact: Impact | None = "low" if once else None
+            fix = _fix(script, call)
+            yield Finding(self.code, script.span(call), message, fix, notes, impact)
 
 
 def _work(script: Script, code: ItemCode) -> cst.Call | None:

@@ -29,6 +29,8 @@ class MapWithoutBatched(Rule):
         for mapped in text_maps(script):
             if any(mapped.site.argument(name).state is not State.ABSENT for name in _BY_ROW):
                 continue
+            if all(_is_counted(script, call) for call in mapped.calls):
+                continue
             call = mapped.site.node
             named = script.code(mapped.calls[0].func)
             message = (
@@ -43,6 +45,13 @@ class MapWithoutBatched(Rule):
                     because="a column of lists instead of texts would be tokenized in another way",
                 )
             yield Finding(self.code, script.span(call.func), message, fix)
+
+
+def _is_counted(script: Script, call: cst.Call) -> bool:
+    """Return whether only the number of tokens of a call is used."""
+    around = (each for each in script.tree.ancestors(call) if isinstance(each, cst.Call))
+    outer = next(around, None)
+    return outer is not None and script.name(outer.func) == "builtins.len"
 
 
 def _is_plain(script: Script, mapped: TextMap) -> bool:

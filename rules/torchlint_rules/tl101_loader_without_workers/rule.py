@@ -11,7 +11,6 @@ from torchlint.api import (
     Edits,
     Finding,
     Fix,
-    Impact,
     Loader,
     Option,
     Rule,
@@ -25,8 +24,10 @@ from torchlint_rules.tl101_loader_without_workers.trainerdata import TrainerData
 from torchlint_rules.tl101_loader_without_workers.workers import (
     GUARD,
     doubt,
+    impact_of,
     in_shell,
     is_explained,
+    is_read_once,
     keeps_on_device,
     runs_unguarded,
 )
@@ -79,7 +80,7 @@ class LoaderWithoutWorkers(Rule):
                 )
                 continue
             message, fix = self._advice(script, loader, traits)
-            impact: Impact | None = "low" if _is_configured(script, loader) else None
+            impact = "low" if _is_configured(script, loader) else impact_of(script, loader)
             yield (
                 maker(script, loader.node),
                 Finding(self.code, script.span(loader.node), message, fix, impact=impact),
@@ -105,7 +106,8 @@ class LoaderWithoutWorkers(Rule):
             "is loaded; pass num_workers"
         )
         if not script.source.is_notebook and runs_unguarded(script, loader):
-            return f"{message} and put the training behind {GUARD}, which workers need", None
+            code = "this code" if is_read_once(script, loader) else "the training"
+            return f"{message} and put {code} behind {GUARD}, which workers need", None
         given = loader.given(_WORKERS)
         absent = loader.workers.state is State.ABSENT
         literal = absent if given is None else isinstance(given.value, cst.Integer)

@@ -229,16 +229,25 @@ class Functions:
         if owner is None:
             path = dotted(node)
             return self.scopes.reaching_name(path, node, self.scopes.scope(node)) if path else ()
+        found: list[Binding] = []
         for line in self.lineage(owner):
             bindings = self.scopes.scope_at(line).bindings
-            found = bindings.get(f"self.{node.attr.value}", []) + [
+            found += bindings.get(f"self.{node.attr.value}", [])
+            found += (
                 binding
                 for binding in bindings.get(node.attr.value, [])
                 if binding.how in (How.ASSIGN, How.DECLARED)
-            ]
-            if found:
-                return tuple(found)
-        return ()
+            )
+            if any(not self._reads(binding, node.attr.value) for binding in found):
+                break
+        return tuple(found)
+
+    def _reads(self, binding: Binding, name: str) -> bool:
+        """Return whether an attribute is made from what it was (`self.data = kept(self.data)`)."""
+        return binding.value is not None and any(
+            read.attr.value == name and dotted(read.value) == "self"
+            for read in self.tree.within(binding.value, cst.Attribute)
+        )
 
     # -- imports --------------------------------------------------------------
 

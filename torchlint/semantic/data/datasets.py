@@ -95,7 +95,7 @@ class Datasets(Analysis):
         self.values = values
         self.origins = origins
         self.work = ItemWork(functions, kinds, origins)
-        self.rows = TokenRows(functions)
+        self.rows = TokenRows(functions, origins)
         self._open: set[int] = set()
 
     def traits(self, node: cst.BaseExpression) -> Traits:

@@ -30,6 +30,9 @@ _CHEAP_CALLS: Final = frozenset({
     "torch.is_tensor", "builtins.isinstance", "torch.IntTensor", "torch.squeeze",
     "torch.unsqueeze", "numpy.expand_dims", "numpy.clip", "numpy.abs", "numpy.transpose",
     "numpy.ascontiguousarray", "torch.clamp", "torch.abs", "numpy.float32", "numpy.int64",
+    "torch.reshape", "torch.flatten", "torch.permute", "torch.transpose", "torch.swapaxes",
+    "torch.movedim", "numpy.reshape", "numpy.ravel", "numpy.squeeze", "numpy.swapaxes",
+    "numpy.moveaxis",
 })  # fmt: skip
 _CHEAP_METHODS: Final = frozenset(
     (

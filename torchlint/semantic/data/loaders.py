@@ -29,8 +29,9 @@ _SERVED: Final = re.compile(
     r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*Lightning(?:Data)?Module"
 )
 _HOOKS: Final = ("train_dataloader", "val_dataloader")
-_RELOADING: Final = "reload_dataloaders_every"
-"""How the options of Lightning's trainer begin that make it ask for new loaders."""
+_TRAINER: Final = re.compile(r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*Trainer")
+_RELOADING: Final = ("reload_dataloaders_every_n_epochs", "reload_dataloaders_every_epoch")
+"""The options of Lightning's trainer that make it ask for new loaders."""
 
 
 class Loader(CallSite):
@@ -103,6 +104,11 @@ class Loader(CallSite):
     def repeated(self) -> list[cst.CSTNode]:
         """The places that start a pass over the same loader again and again."""
         return self._loaders.repeated(self.node)
+
+    @property
+    def is_read_once(self) -> bool:
+        """Whether the loader is read outside of training, not in each epoch, and only in view."""
+        return self._loaders.is_read_once(self.node)
 
     @property
     def takes_one_batch(self) -> bool:
@@ -325,6 +331,26 @@ class Loaders(Analysis):
     def _is_next(self, call: cst.Call) -> bool:
         return self.names.name(call.func) == "builtins.next"
 
+    def is_read_once(self, call: cst.Call) -> bool:
+        """Return whether all passes over a loader are in view, and none trains or is repeated."""
+        places = self.passes(call)
+        if not places or self.receivers(call) or self.repeated(call):
+            return False
+        return not any(self._trains(place) or self._is_called_unseen(place) for place in places)
+
+    def _trains(self, place: cst.CSTNode) -> bool:
+        """Return whether a pass over a loader is, or stands in, a loop that trains."""
+        around = [loop.role for loop in self.loops.around(place)]
+        if isinstance(place, cst.For):
+            around.append(self.loops.loop(place).role)
+        return Role.TRAIN_BATCH in around
+
+    def _is_called_unseen(self, place: cst.CSTNode) -> bool:
+        function = self.scopes.function(place)
+        return function is not None and (
+            self.functions.escapes(function) or not self.functions.callers(function)
+        )
+
     # -- repeated passes ------------------------------------------------------------
 
     def repeated(self, call: cst.Call) -> list[cst.CSTNode]:
@@ -339,14 +365,36 @@ class Loaders(Analysis):
 
     def _hooks(self, function: cst.FunctionDef | None, depth: int) -> Iterator[cst.FunctionDef]:
         """Yield the methods from which Lightning takes a loader for all epochs."""
-        if function is None or not depth or self.tree.mentions(_RELOADING):
+        if function is None or not depth:
             return
         owner = self.scopes.class_of(function)
         if owner is not None and function.name.value in _HOOKS:
-            if any(map(_SERVED.fullmatch, self.functions.bases(owner))):
+            served = any(map(_SERVED.fullmatch, self.functions.bases(owner)))
+            if served and not self._is_asked_each_epoch(owner):
                 yield function
         for caller in self.functions.callers(function):
             yield from self._hooks(self.scopes.function(caller), depth - 1)
+
+    def _is_asked_each_epoch(self, owner: cst.ClassDef) -> bool:
+        """Return whether the trainers of a class take new loaders every epoch, or have one epoch.
+
+        They are the trainers that fit an instance of it, or all in view where none is seen to.
+        """
+        trainers = [
+            CallSite(self.values, call)
+            for call in self.tree.all(cst.Call)
+            if _TRAINER.fullmatch(self.names.name(call.func) or "")
+        ]
+        fitting = {id(value) for value in self._fitting(owner)}
+        known = [each for each in trainers if id(each.node) in fitting] or trainers
+        return bool(known) and all(map(_takes_new_loaders, known))
+
+    def _fitting(self, owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
+        """Yield the objects that fit an instance of a class."""
+        for call in self.tree.all(cst.Call):
+            if isinstance(call.func, cst.Attribute) and call.func.attr.value == "fit":
+                if any(self.functions.instance_of(arg.value) is owner for arg in call.args):
+                    yield from self.origins.of(call.func.value).values
 
     def _drawn(self, place: cst.CSTNode, made: cst.Call) -> cst.BaseExpression | None:
         """Return the expression for the loader at a place that draws from it."""
@@ -379,7 +427,7 @@ class Loaders(Analysis):
             if any(self._builds(loop.node.body, each) for each in same):
                 return False
             if loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or _goes_around(loop.node):
-                return True
+                return not self._runs_once(loop.node)
         function = self.scopes.function(place)
         if function is None or not depth or self._builds(function, made):
             return False
@@ -387,6 +435,14 @@ class Loaders(Analysis):
             self._repeats(caller, given, made, depth - 1)
             for caller, given in self._handed_over(function, drawn, made)
         )
+
+    def _runs_once(self, node: cst.For | cst.While) -> bool:
+        """Return whether a loop certainly has one pass: `for epoch in range(1)`."""
+        counted = node.iter if isinstance(node, cst.For) else None
+        if not isinstance(counted, cst.Call) or len(counted.args) != 1:
+            return False
+        named = self.names.name(counted.func) == "builtins.range"
+        return named and self.values.value_of(counted.args[0].value).equals(1)
 
     def _handed_over(
         self, function: cst.FunctionDef, drawn: cst.BaseExpression | None, made: cst.Call
@@ -407,6 +463,15 @@ class Loaders(Analysis):
     def _builds(self, region: cst.CSTNode, made: cst.Call) -> bool:
         """Return whether each run of some code rebuilds the loader."""
         return any(self.tree.inside(made, body) for body in self.functions.reached(region, _DEPTH))
+
+
+def _takes_new_loaders(trainer: CallSite) -> bool:
+    """Return whether a trainer of Lightning asks for loaders again, or runs for one epoch."""
+    if trainer.argument("max_epochs").equals(1):
+        return True
+    asked = [trainer.argument(name) for name in _RELOADING]
+    known = (each for each in asked if each.state in (State.KNOWN, State.DECIDED))
+    return any(not each.equals(0) for each in known)
 
 
 def _goes_around(node: cst.For | cst.While) -> bool:

@@ -8,9 +8,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.values.origins import Origins
 
 _LOADED: Final = re.compile(
     r"datasets\.(?:load\.)?(?:load_dataset|load_from_disk)|datasets\.(?:\w+\.)*Dataset\.from_\w+"
@@ -23,6 +24,7 @@ _KEEPING: Final = frozenset(
     ).split()
 )
 """The methods of a dataset whose result is a dataset, stored in Arrow tables again."""
+_JOINING: Final = re.compile(r"datasets\.(?:\w+\.)*(?:concatenate|interleave)_datasets")
 _TOKENIZER: Final = re.compile(r"transformers\.(?:\w+\.)*\w*Tokenizer\w*\.from_pretrained")
 _TRANSFORMS: Final = ("set_transform", "with_transform")
 
@@ -39,6 +41,10 @@ class _Trace:
 
 class TokenRows(Analysis):
     """Recognizes datasets whose items are read from Arrow tables that hold token numbers."""
+
+    def __init__(self, functions: Functions, origins: Origins) -> None:
+        super().__init__(functions)
+        self.origins = origins
 
     def are(self, node: cst.BaseExpression) -> bool:
         """Return whether reading an item of a dataset only reads numbers from a table."""
@@ -89,6 +95,9 @@ class TokenRows(Analysis):
             return isinstance(parts, cst.Dict) and all(
                 self._are_loaded(each.value, trace) for each in parts.elements
             )
+        if _JOINING.fullmatch(name) and call.args:
+            joined = self._parts(call.args[0].value)
+            return bool(joined) and all(self._are_loaded(part, trace) for part in joined)
         if _LOADED.fullmatch(name):
             return not any(
                 arg.keyword is not None and arg.keyword.value == "streaming" for arg in call.args
@@ -99,10 +108,27 @@ class TokenRows(Analysis):
             trace.tokenised = True
         return self._are_loaded(call.func.value, trace)
 
+    def _parts(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
+        """Return the items of a list: those written in it, and those added to it."""
+        written = [node] if isinstance(node, cst.List) else self._values(node) or []
+        if not all(isinstance(value, cst.List) for value in written):
+            return []
+        found = [
+            each.value
+            for value in written
+            for each in (value.elements if isinstance(value, cst.List) else ())
+        ]
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            found += self.origins.additions(node)
+        return found
+
     def _tokenises(self, call: cst.Call) -> bool:
         """Return whether the function that rows are mapped with runs a tokenizer."""
-        given = call.args[0].value if call.args else None
-        function = self.functions.definition(given) if given is not None else None
+        given = self.origins.of(call.args[0].value).values if call.args else ()
+        return bool(given) and all(map(self._runs_tokenizer, given))
+
+    def _runs_tokenizer(self, given: cst.BaseExpression) -> bool:
+        function = self.functions.definition(given)
         bodies: list[cst.CSTNode] = [given] if isinstance(given, cst.Lambda) else []
         if isinstance(function, cst.FunctionDef):
             bodies += self.functions.reached(function)

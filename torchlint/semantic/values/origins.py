@@ -109,7 +109,8 @@ class Origins(Analysis):
         self._follow_additions(node, steps, search)
 
     def _follow_attribute(self, node: cst.Attribute, steps: Steps, search: _Search) -> None:
-        bindings = self.functions.attribute(node)
+        bound = self.functions.attribute(node)
+        bindings = [each for each in bound if not self.tree.inside(node, each.node)]
         known = self.names.name(node) is not None if not bindings else False
         if not steps and (known or any(b.how in _ENDS for b in bindings)):
             search.found[id(node)] = node

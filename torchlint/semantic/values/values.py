@@ -147,9 +147,23 @@ class Values(Analysis):
         if binding.how in _SPELLED_OUT and binding.value is not None:
             return self.value_of(binding.value)
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
-            given = self.functions.given(binding.node)
-            return _agree([self.value_of(one) for one in given]) if given else _DECIDED
+            given = [self.value_of(one) for one in self.functions.given(binding.node)]
+            given += self._unpacked(binding.node)
+            return _agree(given) if given else _DECIDED
         return _DECIDED
+
+    def _unpacked(self, parameter: cst.Param) -> Iterator[Value]:
+        """Yield what the dictionaries that calls unpack may pass to a parameter."""
+        name = parameter.name.value
+        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        if not isinstance(function, cst.FunctionDef):
+            return
+        for call in self.functions.callers(function):
+            for arg in call.args:
+                if arg.star == "**" and self.functions.passed(call, function, name) is None:
+                    value = self.entry(arg.value, name)
+                    if value.state is not State.ABSENT:
+                        yield value if value.state is State.KNOWN else _DECIDED
 
     # -- arguments ------------------------------------------------------------
 
