@@ -217,11 +217,10 @@ def _records(script: Script, line: cst.CSTNode) -> bool:
 def _unneeded(script: Script) -> set[int]:
     """Return the reads whose value no pass needs."""
     roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
-    return {
-        id(wait.reading.node)
-        for loop in script.loops.of(*roles)
-        for wait in script.readings.waits.of(loop)
-    }
+    waits = [wait for loop in script.loops.of(*roles) for wait in script.readings.waits.of(loop)]
+    steps = filter(script.loops.makes_one_step, script.tree.all(cst.FunctionDef))
+    kept = [each for step in steps for each in script.readings.waits.of_step(step)]
+    return {id(one.reading.node) for one in waits} | {id(one.reading.node) for one in kept}
 
 
 # -- the fix ------------------------------------------------------------------------

@@ -112,11 +112,15 @@ class LoopFacts(Loops):
         self.devices = devices
         self.ownership = Ownership(functions, values)
         self.frequencies = Frequencies(functions, kinds, self, self.ownership)
+        self.makes_one_step = self.frequencies.step_functions.makes
+        """Return whether a function that nothing in view calls makes one training step."""
         self.repetition = Repetition(functions, self.frequencies, self)
         self.each_step = self.repetition.each_step
         """Return whether a node runs in every step of a loop or of a network."""
         self.steps = Steps(functions, kinds, self, self.frequencies)
-        self.gradient_accumulations = GradientAccumulations(functions, values, self)
+        self.gradient_accumulations = GradientAccumulations(
+            functions, values, self, self.frequencies.step_functions
+        )
         self.conditions = Conditions(functions)
         self.invariances = Invariances(functions, ItemWork(functions, kinds, values.origins))
         self.guard = Guard(functions, values)

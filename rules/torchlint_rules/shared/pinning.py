@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Kind, Part, Script, State, Trait
+from torchlint.api import CallSite, Kind, Part, Script, State, Trait, method_of
 
 _PIN: Final = "pin_memory"
 _ROWS: Final = "torch.utils.data.TensorDataset"
@@ -66,7 +66,20 @@ def _moves(script: Script, site: CallSite) -> bool:
     values = script.values.origins.of(dataset.value).values if dataset is not None else ()
     if not any(isinstance(each, cst.Call) and script.name(each.func) == _ROWS for each in values):
         return True
-    return bool(script.loaders.passes(site.node)) and script.loaders.batches.are_moved(site.node)
+    if not script.loaders.passes(site.node):
+        return _engine_moves(script)
+    return script.loaders.batches.are_moved(site.node)
+
+
+def _engine_moves(script: Script) -> bool:
+    """Return whether a function that an engine of Ignite runs moves the batches that it gets."""
+    return any(
+        script.loops.ownership.engines.is_process(function)
+        and any(
+            method_of(call) in ("to", "cuda") for call in script.tree.within(function, cst.Call)
+        )
+        for function in script.tree.all(cst.FunctionDef)
+    )
 
 
 def available(script: Script) -> str | None:

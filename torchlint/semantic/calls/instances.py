@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.calls.annotations import named_types
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes
 from torchlint.semantic.syntax.tree import Tree
@@ -62,7 +63,8 @@ class Instances:
         if not self.tree.all(cst.ClassDef):
             return frozenset()
         flows = [*self._bound(), *self._given()]
-        return _reached(flows, {_SURE, "module", *self._first_parameters()})
+        sure = (*self._first_parameters(), *self._declared())
+        return _reached(flows, {_SURE, "module", *sure})
 
     @cached_property
     def _classes(self) -> frozenset[str]:
@@ -122,6 +124,14 @@ class Instances:
             if self._is_method(function):
                 parameters = (*function.params.posonly_params, *function.params.params)
                 yield from (first.name.value for first in parameters[:1])
+
+    def _declared(self) -> Iterator[str]:
+        """Yield the parameters that are declared to be an instance of a class in view."""
+        for parameter in self.tree.all(cst.Param):
+            if parameter.annotation is not None:
+                for each in named_types(parameter.annotation.annotation):
+                    if self._class_word(each) in self._classes:
+                        yield parameter.name.value
 
     def _is_method(self, function: cst.FunctionDef) -> bool:
         return self.scopes.scope(function).is_class

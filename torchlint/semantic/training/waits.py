@@ -183,10 +183,9 @@ class Waits(Analysis):
             called: dict[int, tuple[cst.FunctionDef, list[cst.Call]]] = {}
             for region in edge:
                 for call in self.functions.own(region.body, cst.Call):
-                    callee = self.functions.callee(call)
-                    if callee is None or id(callee) in seen or self._is_rare(call, region):
-                        continue
-                    called.setdefault(id(callee), (callee, []))[1].append(call)
+                    for callee in self.functions.callees(call):
+                        if id(callee) not in seen and not self._is_rare(call, region):
+                            called.setdefault(id(callee), (callee, []))[1].append(call)
             seen |= called.keys()
             edge = [callee for callee, _ in called.values()]
             for callee, calls in called.values():
