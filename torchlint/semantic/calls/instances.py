@@ -62,7 +62,7 @@ class Instances:
         """All words that may hold an instance, plus `module`: the network inside a wrapper."""
         if not self.tree.all(cst.ClassDef):
             return frozenset()
-        flows = [*self._bound(), *self._given()]
+        flows = [*self._bound(), *self._given(), *self._returned(), *self._registered()]
         sure = (*self._first_parameters(), *self._declared())
         return _reached(flows, {_SURE, "module", *sure})
 
@@ -114,7 +114,10 @@ class Instances:
         name = self.names.name(func)
         if name in WRAPPERS:
             return self._source(call.args[0].value) if call.args else None
-        return _SURE if name == "builtins.super" else None
+        if name == "builtins.super":
+            return _SURE
+        held = func.value if type(func) is cst.Subscript else None
+        return _result(_word(held) if held is not None else _word(func))
 
     # -- flows ---------------------------------------------------
 
@@ -142,6 +145,23 @@ class Instances:
             source = self._source(self._bound_value(binding))
             if source is not None:
                 yield _Flow(source, _last(binding.name))
+
+    def _returned(self) -> Iterator[_Flow]:
+        """Yield the flows from what functions return to their calls."""
+        for line in self.tree.all(cst.Return):
+            function = self.scopes.function(line)
+            source = self._source(line.value)
+            if source is not None and function is not None:
+                yield _Flow(source, _result(function.name.value))
+
+    def _registered(self) -> Iterator[_Flow]:
+        """Yield the flows from classes and functions in a dictionary to calls of its entries."""
+        for binding in self.scopes.bindings():
+            if binding.how is _ASSIGN and type(binding.value) is cst.Dict:
+                for each in binding.value.elements:
+                    word = _word(each.value)
+                    source = _SURE if word in self._classes else _result(word)
+                    yield _Flow(source, _result(_last(binding.name)))
 
     def _bound_value(self, binding: Binding) -> cst.BaseExpression | None:
         if binding.how in _GIVEN:
@@ -204,6 +224,17 @@ class Instances:
                     for place in range(index - bound, index + 1):
                         taker.setdefault(place, set()).add(each.name.value)
         return found
+
+
+def _word(node: cst.CSTNode) -> str:
+    """Return the last word of a name or an attribute."""
+    word = node.attr if type(node) is cst.Attribute else node
+    return word.value if type(word) is cst.Name else ""
+
+
+def _result(word: str) -> str:
+    """Return what stands for the results of calling something of a name."""
+    return f"{word}()"
 
 
 def _last(path: str) -> str:
