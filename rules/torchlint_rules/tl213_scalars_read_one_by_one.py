@@ -218,7 +218,7 @@ def _unneeded(script: Script) -> set[int]:
     """Return the reads whose value no pass needs."""
     roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
     waits = [wait for loop in script.loops.of(*roles) for wait in script.readings.waits.of(loop)]
-    steps = filter(script.loops.makes_one_step, script.tree.all(cst.FunctionDef))
+    steps = filter(script.loops.step_functions.makes, script.tree.all(cst.FunctionDef))
     kept = [each for step in steps for each in script.readings.waits.of_step(step)]
     return {id(one.reading.node) for one in waits} | {id(one.reading.node) for one in kept}
 

@@ -41,7 +41,7 @@ def step_reads(script: Script, code: str) -> Iterator[Finding]:
 
 def _makes_step(script: Script, function: cst.FunctionDef) -> bool:
     """Return whether a function that nothing in view calls is one step of a training."""
-    if script.loops.makes_one_step(function):
+    if script.loops.step_functions.makes(function):
         return True
     if script.functions.callers(function) or script.loops.ownership.rate(function) is not None:
         return False

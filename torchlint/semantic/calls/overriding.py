@@ -62,9 +62,12 @@ def _is_abstract(function: cst.FunctionDef) -> bool:
         for mark in marks
     ):
         return True
+    suite = function.body
+    lines = suite.body if isinstance(suite, cst.IndentedBlock) else (suite,)
     return all(
-        isinstance(line, cst.SimpleStatementLine) and all(map(_is_empty, line.body))
-        for line in function.body.body
+        isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite))
+        and all(map(_is_empty, line.body))
+        for line in lines
     )
 
 

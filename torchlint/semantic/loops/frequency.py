@@ -65,13 +65,18 @@ class Frequencies(Analysis):
     """Tells how often statements run."""
 
     def __init__(
-        self, functions: Functions, kinds: Kinds, loops: Loops, ownership: Ownership
+        self,
+        functions: Functions,
+        kinds: Kinds,
+        loops: Loops,
+        ownership: Ownership,
+        step_functions: StepFunctions,
     ) -> None:
         super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.ownership = ownership
-        self.step_functions = StepFunctions(functions, loops, ownership)
+        self.step_functions = step_functions
         self._named = Memo["tuple[cst.Name, bool]", bool](
             False, functions.names.trail, self._is_named_rare
         )

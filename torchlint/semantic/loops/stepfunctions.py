@@ -40,7 +40,7 @@ class StepFunctions(Analysis):
     def _makes(self, function: cst.FunctionDef) -> bool:
         if not _ONCE.isdisjoint(words(function.name.value)) or self._is_called(function):
             return False
-        if self.ownership.rate(function) is not None:
+        if self.ownership.rate(function) is not None or self._is_handed_on(function):
             return False
         bodies = self.functions.reached(function.body, _CALLED)
         acts = [
@@ -59,6 +59,11 @@ class StepFunctions(Analysis):
         """Return whether a call in view surely runs a function, not only an override of it."""
         calls = self.functions.callers(function)
         return any(function in self.functions.callees(call) for call in calls)
+
+    def _is_handed_on(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function inside another one is an argument, for whatever runs it."""
+        inner = self.scopes.function(function) is not None
+        return inner and self.functions.escapes(function)
 
     def _is_of(self, call: cst.Call, function: cst.FunctionDef) -> bool:
         """Return whether a call steps an optimizer that a function makes itself."""
