@@ -218,11 +218,13 @@ def _records(script: Script, line: cst.CSTNode) -> bool:
 def _unneeded(script: Script) -> set[int]:
     """Return the reads whose value no pass needs, or only an occasional one."""
     roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
-    return {
-        id(wait.reading.node)
-        for loop in script.loops.of(*roles)
-        for wait in script.readings.waits.of(loop)
-    } | {id(each.node) for role in roles for each in occasional_reads(script, role)}
+    waits = [wait for loop in script.loops.of(*roles) for wait in script.readings.waits.of(loop)]
+    steps = filter(script.loops.step_functions.makes, script.tree.all(cst.FunctionDef))
+    kept = [each for step in steps for each in script.readings.waits.of_step(step)]
+    found = [wait.reading for wait in waits] + [each.reading for each in kept]
+    return {id(one.node) for one in found} | {
+        id(each.node) for role in roles for each in occasional_reads(script, role)
+    }
 
 
 # -- the fix ------------------------------------------------------------------------

@@ -32,6 +32,8 @@ _CURES: Final = {
 _TITLE: Final = "Average the gradients in the last pass of each window only"
 _BECAUSE: Final = "gradients are averaged once, after they were summed up, and round otherwise"
 _HANDED: Final = "code out of sight gets the network before the step and might read its gradients"
+_LEFT_TO_US: Final = ("none", "ignite")
+"""The owners of a pass that leave it to the script when gradients are averaged."""
 _WORDS: Final = ("sync", "sync_now", "sync_gradients")
 
 
@@ -44,12 +46,18 @@ class GradientSyncInAccumulation(Rule):
         for window in script.loops.gradient_accumulations.all():
             if script.loops.owner(window.loop.node) != "none":
                 continue
-            networks = _networks(script, window)
+            networks = _networks(script, window.loop.node.body, window.closing)
             if networks:
                 call = window.backwards[-1]
                 edits = _edits(script, window, networks)
                 fix = _fix(script, window, edits) if edits else None
-                yield Finding(self.code, script.span(call), _message(script, window, networks), fix)
+                message = _message(script, window.test, networks)
+                yield Finding(self.code, script.span(call), message, fix)
+        for part in script.loops.gradient_accumulations.of_functions():
+            networks = _networks(script, part.function.body, part.closing)
+            if networks and script.loops.owner(part.closing) in _LEFT_TO_US:
+                message = _message(script, part.closing.test, networks)
+                yield Finding(self.code, script.span(part.backwards[-1]), message)
 
     def _of_frameworks(self, script: Script) -> Iterator[Finding]:
         """Flag the windows in whose passes Accelerate or Fabric averages the gradients."""
@@ -79,11 +87,11 @@ def _fix(script: Script, window: GradientAccumulation, edits: Edits) -> Fix:
 
 
 def _message(
-    script: Script, window: GradientAccumulation, networks: list[cst.BaseExpression]
+    script: Script, test: cst.BaseExpression | None, networks: list[cst.BaseExpression]
 ) -> str:
     network = script.code(networks[0])
-    last = "the last part" if window.test is None else f"`{script.code(window.test)}`"
-    when = "in" if window.test is None else "where"
+    last = "the last part" if test is None else f"`{script.code(test)}`"
+    when = "in" if test is None else "where"
     return (
         f"`{network}` averages its gradients over all processes in every pass, but only the sum of "
         f"several is stepped with: use `{network}.no_sync()` except {when} {last}"
@@ -97,13 +105,14 @@ def _is_managed(script: Script) -> bool:
     )
 
 
-def _networks(script: Script, window: GradientAccumulation) -> list[cst.BaseExpression]:
-    """Return the wrapped networks that a window trains, each once."""
+def _networks(
+    script: Script, body: cst.BaseSuite, closing: cst.If | None
+) -> list[cst.BaseExpression]:
+    """Return the wrapped networks that a pass trains, but for its last step, each once."""
     found: dict[str, cst.BaseExpression] = {}
-    for node in script.program.processes.networks(window.loop.node.body):
-        if script.values.gradients.grad(node) is not Grad.OFF and not _in_closing(
-            script, window, node
-        ):
+    for node in script.program.processes.networks(body):
+        closes = closing is not None and script.tree.inside(node, closing)
+        if not closes and script.values.gradients.grad(node) is not Grad.OFF:
             found.setdefault(script.code(node), node)
     return list(found.values())
 

@@ -79,12 +79,52 @@ def test_the_answer_does_not_depend_on_what_was_asked_before() -> None:
         "class Outer:\n    def forward(self, net):\n        net(1)\n"
         "outer = Outer()\nouter(Second())",
         "net, other = accelerator.prepare(Second(), 1)\nnet(1)",
+        "def run(net: Second):\n    net(1)\nrun(load())",
+        "def run(net: 'First | None', other: Second | None):\n    other(1)",
+        "def build():\n    return Second()\nnet = build()\nnet(1)",
+        "NETS = {'a': Second, 'b': lambda: 0}\nKINDS = {'a': Second}\nnet = KINDS[kind]()\nnet(1)",
     ],
 )
 def test_an_instance_is_known_wherever_it_is_handed(lines: str) -> None:
     script = _script(textwrap.dedent(TWO_CLASSES) + lines)
     assert "Second" in _classes_called(script).values()
     assert len(_callers(script, "forward")[1]) == 1
+
+
+OVERRIDDEN = """
+    class Base:
+        def fit(self, batch): return self.step(batch)
+        def step(self, batch): raise NotImplementedError
+    class One(Base):
+        def step(self, batch): return batch
+"""
+ANOTHER = """
+    class Two(Base):
+        def step(self, batch): return 0
+"""
+
+
+def test_a_call_of_an_abstract_method_runs_its_only_override() -> None:
+    script = _script(OVERRIDDEN)
+    assert _callers(script, "step") == [[], ["self.step(batch)"]]
+
+
+def test_a_call_of_an_abstract_method_may_run_any_of_several_overrides() -> None:
+    script = _script(OVERRIDDEN + ANOTHER)
+    assert _callers(script, "step")[1:] == [["self.step(batch)"]] * 2
+    (call,) = (each for each in script.tree.all(cst.Call) if each.args)
+    assert [each.name.value for each in script.functions.callees(call)] == ["step", "step"]
+
+
+def test_a_call_on_the_base_class_itself_runs_no_override() -> None:
+    script = _script("""
+        class Base:
+            def step(self): return 0
+        class One(Base):
+            def step(self): return 1
+        Base().step()
+    """)
+    assert _callers(script, "step") == [["Base().step()"], []]
 
 
 def test_what_a_function_out_of_sight_makes_is_no_instance() -> None:

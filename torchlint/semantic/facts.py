@@ -24,6 +24,7 @@ from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.loops.modes import Modes
 from torchlint.semantic.loops.ownership import BY_HAND, Duty, Ownership
 from torchlint.semantic.loops.repetition import Repetition
+from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.loops.stuckmodes import StuckModes
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.vocabulary import Vocabulary
@@ -113,12 +114,15 @@ class LoopFacts(Loops):
         super().__init__(functions, kinds, values.iteration, values.gradients)
         self.devices = devices
         self.ownership = Ownership(functions, values)
-        self.frequencies = Frequencies(functions, kinds, self, self.ownership)
+        self.step_functions = StepFunctions(functions, self, self.ownership)
+        self.frequencies = Frequencies(functions, kinds, self, self.ownership, self.step_functions)
         self.repetition = Repetition(functions, self.frequencies, self)
         self.each_step = self.repetition.each_step
         """Return whether a node runs in every step of a loop or of a network."""
         self.steps = Steps(functions, kinds, self, self.frequencies)
-        self.gradient_accumulations = GradientAccumulations(functions, values, self)
+        self.gradient_accumulations = GradientAccumulations(
+            functions, values, self, self.step_functions
+        )
         self.conditions = Conditions(functions)
         self.invariances = Invariances(functions, ItemWork(functions, kinds, values.origins))
         self.guard = Guard(functions, values)

@@ -17,7 +17,9 @@ _LOOKS: Final = frozenset({
     "builtins.callable", "builtins.dir",
 })  # fmt: skip
 """Functions that look at an object, not at its value."""
-_DEPTH: Final = 4
+_DEPTH: Final = 6
+_HELPERS: Final = 2
+"""How far a dictionary is followed into the functions that get it."""
 
 
 class Shown(NamedTuple):
@@ -207,10 +209,25 @@ def _entries(
 ) -> Iterator[tuple[cst.BaseExpression, tuple[cst.BaseExpression, ...]]]:
     """Yield the entries that a function out of the loop stores in a dictionary of its own."""
     function = script.scopes.function(name)
-    if function is None or script.tree.inside(loop.node, function):
-        return
+    if function is not None and not script.tree.inside(loop.node, function):
+        yield from _stored(script, function, name.value, _HELPERS)
+
+
+def _stored(
+    script: Script, function: cst.FunctionDef, word: str, depth: int
+) -> Iterator[tuple[cst.BaseExpression, tuple[cst.BaseExpression, ...]]]:
+    """Yield the entries that a function, or a helper that it hands a dictionary, stores there."""
     for line in script.tree.within(function.body, cst.Assign):
         target = line.targets[0].target
-        if isinstance(target, cst.Subscript) and script.code(target.value) == name.value:
+        if isinstance(target, cst.Subscript) and script.code(target.value) == word:
             if script.loops.frequency(line, function) is Frequency.EVERY_PASS:
                 yield target, (line.value,)
+    for call in script.functions.own(function.body, cst.Call) if depth else ():
+        callee = script.functions.callee(call)
+        if callee is None or callee is function:
+            continue
+        for taken in callee.params.params:
+            given = script.functions.passed(call, callee, taken.name.value)
+            if isinstance(given, cst.Name) and given.value == word:
+                for _, values in _stored(script, callee, taken.name.value, depth - 1):
+                    yield given, values

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Kind, Loader, Part, Script, State, Trait
+from torchlint.api import Kind, Loader, Part, Script, State, Trait, method_of
 
 _PIN: Final = "pin_memory"
 _ROWS: Final = "torch.utils.data.TensorDataset"
@@ -65,7 +65,20 @@ def _moves(script: Script, loader: Loader) -> bool:
     values = script.values.origins.of(dataset).values if dataset is not None else ()
     if not any(isinstance(each, cst.Call) and script.name(each.func) == _ROWS for each in values):
         return True
-    return bool(loader.passes) and script.loaders.batches.are_moved(loader.node)
+    if not loader.passes:
+        return _engine_moves(script)
+    return script.loaders.batches.are_moved(loader.node)
+
+
+def _engine_moves(script: Script) -> bool:
+    """Return whether a function that an engine of Ignite runs moves the batches that it gets."""
+    return any(
+        script.loops.ownership.engines.is_process(function)
+        and any(
+            method_of(call) in ("to", "cuda") for call in script.tree.within(function, cst.Call)
+        )
+        for function in script.tree.all(cst.FunctionDef)
+    )
 
 
 def available(script: Script) -> str | None:

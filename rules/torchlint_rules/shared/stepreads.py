@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Kind, Note, Script
+from torchlint.api import Finding, Form, Kind, Note, Script
 
 _SHARES: Final = "read as well: keep this on the device, too"
 
@@ -22,9 +22,9 @@ def step_reads(script: Script, code: str) -> Iterator[Finding]:
         found = [
             each
             for each in script.readings.waits.of_step(function)
-            if script.kind(each.reading.tensor) is Kind.LOSS
+            if each.reading.form is Form.NUMBER or script.kind(each.reading.tensor) is Kind.LOSS
         ]
-        if not found:
+        if not any(script.kind(each.reading.tensor) is Kind.LOSS for each in found):
             continue
         shown = script.tree.brief(found[0].reading.node)
         kept = next((each.target for each in found if each.target is not None), None)
@@ -41,6 +41,8 @@ def step_reads(script: Script, code: str) -> Iterator[Finding]:
 
 def _makes_step(script: Script, function: cst.FunctionDef) -> bool:
     """Return whether a function that nothing in view calls is one step of a training."""
+    if script.loops.step_functions.makes(function):
+        return True
     if script.functions.callers(function) or script.loops.ownership.rate(function) is not None:
         return False
     steps = [

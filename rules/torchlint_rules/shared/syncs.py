@@ -193,9 +193,16 @@ def _is_bulky(script: Script, wait: Wait) -> bool:
         # a slot of an array may take a whole batch
         if isinstance(script.tree.parent(wait.target), cst.AssignTarget):
             return True
-    return named_large(
-        script, wait.reading.tensor, *([wait.target] if wait.target is not None else [])
-    )
+    read, kept = wait.reading.tensor, [] if wait.target is None else [wait.target]
+    if _is_parameter(script, read):
+        return any(named_large(script, each) for each in kept)
+    return named_large(script, read, *kept)
+
+
+def _is_parameter(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a value is named by a helper, for whatever it gets."""
+    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    return bool(bindings) and all(isinstance(each.node, cst.Param) for each in bindings)
 
 
 def _told(script: Script, wait: Wait) -> str:

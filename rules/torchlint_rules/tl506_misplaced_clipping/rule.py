@@ -40,10 +40,12 @@ _CLIPPED_NOW: Final = "gradients that were never clipped are clipped from now on
 class MisplacedClipping(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every misplaced clipping."""
-        windows = list(script.loops.gradient_accumulations.all())
+        windows = script.loops.gradient_accumulations
+        closings = [each.closing for each in windows.all() if each.closing is not None]
+        closings += [each.closing for each in windows.of_functions()]
         for site in script.calls.of(*_CLIPS):
             call = site.node
-            said = _said(script, call, [window.closing for window in windows if window.closing])
+            said = _said(script, call, closings)
             if said is not None:
                 message, title, edits, impact = said
                 own = script.loops.owner(call) == "none"

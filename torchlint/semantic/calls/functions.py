@@ -8,7 +8,9 @@ from typing import Any, Final, TypeVar, cast
 
 import libcst as cst
 
+from torchlint.semantic.calls.annotations import acts, named_types
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
+from torchlint.semantic.calls.overriding import Overriding
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.memo import AnswerIndex, Memo
 from torchlint.semantic.scope.names import Names
@@ -43,6 +45,7 @@ class Functions:
         self.instance_of = self._instances.answer
         """Return the class of this file that an expression is known to be an instance of."""
         self._holding = Instances(tree, scopes, names)
+        self._overriding = Overriding(tree, self.lineage, self.method)
         self._called: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._handed: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._own_nodes: dict[tuple[cst.CSTNode, type[cst.CSTNode]], list[Any]] = {}
@@ -62,7 +65,8 @@ class Functions:
                 named = self.definition(node.value)
                 owner = named if type(named) is cst.ClassDef else None
             if owner is not None:
-                return self.method(owner, node.attr.value)
+                found = self.method(owner, node.attr.value)
+                return found and self._overriding.only(found, owner)
         if type(node) is cst.Call and self.names.name(node.func) == "functools.partial":
             return self.definition(node.args[0].value) if node.args else None
         return None
@@ -157,6 +161,11 @@ class Functions:
         made = self.definition(node.func)
         if isinstance(made, cst.ClassDef):
             return made
+        if type(made) is cst.FunctionDef:
+            return self._returned_class(made)
+        if type(node.func) is cst.Subscript:
+            found = {self._class_of_maker(each) for each in self._makers(node.func)}
+            return found.pop() if len(found) == 1 else None
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in SAME:
             return self.instance_of(node.func.value)
         if self.names.name(node.func) in WRAPPERS and node.args:
@@ -166,6 +175,25 @@ class Functions:
             line = self.lineage(owner)[1:2] if owner is not None else []
             return line[0] if line else None
         return None
+
+    def _returned_class(self, function: cst.FunctionDef) -> cst.ClassDef | None:
+        """Return the class of what a function makes and returns."""
+        found = {self.instance_of(value) for value in self.returns(function)}
+        return found.pop() if len(found) == 1 and not self.is_generator(function) else None
+
+    def _class_of_maker(self, maker: cst.BaseExpression) -> cst.ClassDef | None:
+        made = self.definition(maker)
+        if type(made) is cst.FunctionDef:
+            return self._returned_class(made)
+        return made if type(made) is cst.ClassDef else None
+
+    def _makers(self, entry: cst.Subscript) -> list[cst.BaseExpression]:
+        """Return the classes and functions of a registry: a literal dictionary of them."""
+        held = entry.value
+        linked = self.names.linked(held) if type(held) is cst.Attribute else ()
+        bindings = linked or (self.scopes.reaching(held) if type(held) is cst.Name else ())
+        value = bindings[0].value if len(bindings) == 1 else None
+        return [each.value for each in value.elements] if type(value) is cst.Dict else []
 
     def _own_class(self, name: cst.Name) -> cst.ClassDef | None:
         """Return the class of the instance if a parameter is a method's first, else None."""
@@ -199,12 +227,21 @@ class Functions:
             if binding.how is How.ASSIGN and value is not None:
                 found.add(self.instance_of(value))
             elif binding.how is How.PARAMETER and type(binding.node) is cst.Param:
-                found |= {self.instance_of(given) for given in self.given(binding.node)} or {None}
+                found |= self._instances_given(binding.node)
             elif binding.how is How.UNPACKED and len(binding.path) == 1:
                 found.add(self._prepared(value, binding.path[0]))
             else:
                 return None
         return found.pop() if len(found) == 1 else None
+
+    def _instances_given(self, parameter: cst.Param) -> set[cst.ClassDef | None]:
+        """Return the classes of what calls pass to a parameter, else the one it is declared as."""
+        found = {self.instance_of(given) for given in self.given(parameter)} or {None}
+        if None not in found or parameter.annotation is None:
+            return found
+        declared = [*named_types(parameter.annotation.annotation)]
+        owner = self.definition(declared[0]) if len(declared) == 1 else None
+        return {owner if type(owner) is cst.ClassDef and acts(self.tree, owner) else None}
 
     def _prepared(self, call: cst.BaseExpression | None, position: int) -> cst.ClassDef | None:
         """Look through `net, optimizer = accelerator.prepare(net, optimizer)`."""
@@ -320,6 +357,27 @@ class Functions:
             run = self._run_by(mention)
             if run is not None:
                 yield run
+        if isinstance(owner, cst.ClassDef):
+            yield from self._calls_of_base(function, owner)
+
+    def _calls_of_base(self, function: cst.FunctionDef, owner: cst.ClassDef) -> Iterator[cst.Call]:
+        """Yield the calls of an overridden method on what may be an instance of its override."""
+        for base in self.lineage(owner)[1:] if owner.bases else ():
+            method = self.method(base, function.name.value)
+            if method is not None:
+                yield from (call for call in self.callers(method) if self._may_be_of(call, base))
+                return
+
+    def _may_be_of(self, call: cst.Call, base: cst.ClassDef) -> bool:
+        """Return whether a call is made on a parameter (`self`, or one declared as a base)."""
+        receiver = call.func.value if isinstance(call.func, cst.Attribute) else None
+        if isinstance(receiver, cst.Attribute):
+            held = self.attribute(receiver)
+            receiver = held[0].value if len(held) == 1 else None
+        if not isinstance(receiver, cst.Name):
+            return False
+        given = all(isinstance(each.node, cst.Param) for each in self.scopes.reaching(receiver))
+        return given and self.instance_of(receiver) in self.lineage(base)
 
     def _may_name(self, mention: cst.CSTNode, owner: cst.ClassDef) -> bool:
         """Return whether a name may be that of a class: in another module it must be imported."""
@@ -469,8 +527,8 @@ class Functions:
 
     def _callees(self, node: cst.CSTNode, seen: set[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
         for call in self.own(node, cst.Call):
-            for callee in (self.callee(call), *self._handed_to(call)):
-                if callee is not None and callee not in seen:
+            for callee in (*self.callees(call), *self._handed_to(call)):
+                if callee not in seen:
                     seen.add(callee)
                     yield callee
 
@@ -505,6 +563,16 @@ class Functions:
         if owner is not None:
             return self.method(owner, "forward") or self.method(owner, "__call__")
         return None
+
+    def callees(self, call: cst.Call) -> tuple[cst.FunctionDef, ...]:
+        """Return the functions that a call may run: several if only subclasses define a method."""
+        found = self.callee(call)
+        if found is None or type(call.func) is not cst.Attribute:
+            return () if found is None else (found,)
+        owner = self.scopes.scope(found).node
+        if type(owner) is not cst.ClassDef:
+            return (found,)
+        return self._overriding.possible(found, owner)
 
     def returns(self, function: cst.FunctionDef) -> list[cst.BaseExpression]:
         """Return the expressions that a function returns, ignoring bare `return`s."""

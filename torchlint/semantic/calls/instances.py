@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.calls.annotations import named_types
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes
 from torchlint.semantic.syntax.tree import Tree
@@ -61,8 +62,9 @@ class Instances:
         """All words that may hold an instance, plus `module`: the network inside a wrapper."""
         if not self.tree.all(cst.ClassDef):
             return frozenset()
-        flows = [*self._bound(), *self._given()]
-        return _reached(flows, {_SURE, "module", *self._first_parameters()})
+        flows = [*self._bound(), *self._given(), *self._returned(), *self._registered()]
+        sure = (*self._first_parameters(), *self._declared())
+        return _reached(flows, {_SURE, "module", *sure})
 
     @cached_property
     def _classes(self) -> frozenset[str]:
@@ -112,7 +114,10 @@ class Instances:
         name = self.names.name(func)
         if name in WRAPPERS:
             return self._source(call.args[0].value) if call.args else None
-        return _SURE if name == "builtins.super" else None
+        if name == "builtins.super":
+            return _SURE
+        held = func.value if type(func) is cst.Subscript else None
+        return _result(_word(held) if held is not None else _word(func))
 
     # -- flows ---------------------------------------------------
 
@@ -123,6 +128,14 @@ class Instances:
                 parameters = (*function.params.posonly_params, *function.params.params)
                 yield from (first.name.value for first in parameters[:1])
 
+    def _declared(self) -> Iterator[str]:
+        """Yield the parameters that are declared to be an instance of a class in view."""
+        for parameter in self.tree.all(cst.Param):
+            if parameter.annotation is not None:
+                for each in named_types(parameter.annotation.annotation):
+                    if self._class_word(each) in self._classes:
+                        yield parameter.name.value
+
     def _is_method(self, function: cst.FunctionDef) -> bool:
         return self.scopes.scope(function).is_class
 
@@ -132,6 +145,23 @@ class Instances:
             source = self._source(self._bound_value(binding))
             if source is not None:
                 yield _Flow(source, _last(binding.name))
+
+    def _returned(self) -> Iterator[_Flow]:
+        """Yield the flows from what functions return to their calls."""
+        for line in self.tree.all(cst.Return):
+            function = self.scopes.function(line)
+            source = self._source(line.value)
+            if source is not None and function is not None:
+                yield _Flow(source, _result(function.name.value))
+
+    def _registered(self) -> Iterator[_Flow]:
+        """Yield the flows from classes and functions in a dictionary to calls of its entries."""
+        for binding in self.scopes.bindings():
+            if binding.how is _ASSIGN and type(binding.value) is cst.Dict:
+                for each in binding.value.elements:
+                    word = _word(each.value)
+                    source = _SURE if word in self._classes else _result(word)
+                    yield _Flow(source, _result(_last(binding.name)))
 
     def _bound_value(self, binding: Binding) -> cst.BaseExpression | None:
         if binding.how in _GIVEN:
@@ -194,6 +224,17 @@ class Instances:
                     for place in range(index - bound, index + 1):
                         taker.setdefault(place, set()).add(each.name.value)
         return found
+
+
+def _word(node: cst.CSTNode) -> str:
+    """Return the last word of a name or an attribute."""
+    word = node.attr if type(node) is cst.Attribute else node
+    return word.value if type(word) is cst.Name else ""
+
+
+def _result(word: str) -> str:
+    """Return what stands for the results of calling something of a name."""
+    return f"{word}()"
 
 
 def _last(path: str) -> str:

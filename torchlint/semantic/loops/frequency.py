@@ -14,6 +14,7 @@ from torchlint.semantic.loops.engines import Rate
 from torchlint.semantic.loops.flags import is_spent
 from torchlint.semantic.loops.loops import LoopNode, Loops
 from torchlint.semantic.loops.ownership import Ownership
+from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.iteration import COUNTER
@@ -34,7 +35,7 @@ _RARE: Final = re.compile(
     r"profile|profiling|rank|local_rank|global_rank|"
     r"is_main_process|is_master|is_main|main_process|master_process|master|get_rank|save|"
     r"save_\w+|dry_run|is_logging|should_log|do_log|display\w*|sample_interval|\w+_interval|"
-    r"\w+_freq|\w+_every|every_\w+|last|(?:is_)?last_(?:step|batch|iter\w*))",
+    r"\w+_freq|\w+_every|every_\w+|done|terminated|truncated|last|(?:is_)?last_(?:step|batch|iter\w*))",
     re.IGNORECASE,
 )
 _ACCUMULATES: Final = re.compile(
@@ -65,12 +66,18 @@ class Frequencies(Analysis):
     """Tells how often statements run."""
 
     def __init__(
-        self, functions: Functions, kinds: Kinds, loops: Loops, ownership: Ownership
+        self,
+        functions: Functions,
+        kinds: Kinds,
+        loops: Loops,
+        ownership: Ownership,
+        step_functions: StepFunctions,
     ) -> None:
         super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
         self.ownership = ownership
+        self.step_functions = step_functions
         self._named = Memo["tuple[cst.Name, bool]", bool](
             False, functions.names.trail, self._is_named_rare
         )
@@ -156,6 +163,8 @@ class Frequencies(Analysis):
             return self.below(node, function)
         if rate is not None:
             return Frequency.RARE
+        if self.step_functions.makes(function):
+            return self.below(node, function)
         self._open.add(id(function))
         try:
             calls = self.functions.callers(function) or self._handed_in_loop(function)
@@ -279,7 +288,7 @@ class Frequencies(Analysis):
 
     def _steps(self, guard: cst.If) -> bool:
         """Return whether a test only gathers the passes of one optimizer step."""
-        return any(
+        return self.loops.makes_step(guard) or any(
             isinstance(call.func, cst.Attribute)
             and call.func.attr.value == "step"
             and self.loops.is_step(call)

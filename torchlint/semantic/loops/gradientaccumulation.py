@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.loops.loops import Loop, Loops
+from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
+from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.values import Values
 
@@ -17,6 +18,7 @@ _STEPPING: Final = frozenset("update_grad need_update".split())
 _CLEARING: Final = frozenset("zero_grad clear_grad".split())
 _LOOPS: Final = (cst.For, cst.While)
 _LEAVING: Final = (cst.Continue, cst.Break, cst.Return, cst.Raise)
+_Pass = LoopNode | cst.FunctionDef
 
 
 class GradientAccumulation(NamedTuple):
@@ -32,13 +34,39 @@ class GradientAccumulation(NamedTuple):
     test: cst.BaseExpression | None
 
 
-class GradientAccumulations(Analysis):
-    """Finds the loops that accumulate gradients."""
+class Window(NamedTuple):
+    """A function of one pass that runs backward and steps an optimizer under `closing`."""
 
-    def __init__(self, functions: Functions, values: Values, loops: Loops) -> None:
+    function: cst.FunctionDef
+    backwards: tuple[cst.Call, ...]
+    closing: cst.If
+
+
+class GradientAccumulations(Analysis):
+    """Finds the loops, and the functions of one pass, that accumulate gradients."""
+
+    def __init__(
+        self, functions: Functions, values: Values, loops: Loops, step_functions: StepFunctions
+    ) -> None:
         super().__init__(functions)
         self.values = values
         self.loops = loops
+        self.step_functions = step_functions
+
+    def of_functions(self) -> Iterator[Window]:
+        """Yield every function of one pass that steps once in several calls."""
+        for function in self.tree.all(cst.FunctionDef):
+            calls = [*self.functions.own(function.body, cst.Call)]
+            backwards = [call for call in calls if self._is(call, "backward")]
+            if not backwards or not self.step_functions.is_pass(function):
+                continue
+            steps = [call for call in calls if self._is(call, "step") and self.loops.is_step(call)]
+            closings = {self._closing(step, function) for step in steps}
+            closing = closings.pop() if len(closings) == 1 else None
+            if closing is None or self._clears(function, besides=closing):
+                continue
+            if not any(self.tree.inside(call, closing) for call in backwards):
+                yield Window(function, tuple(backwards), closing)
 
     def all(self) -> Iterator[GradientAccumulation]:
         """Yield every loop that accumulates gradients, in source order."""
@@ -67,19 +95,19 @@ class GradientAccumulations(Analysis):
     def _closed_inside(
         self, loop: Loop, backwards: list[cst.Call], steps: list[cst.Call]
     ) -> GradientAccumulation | None:
-        closings = {self._closing(step, loop) for step in steps}
+        closings = {self._closing(step, loop.node) for step in steps}
         closing = closings.pop()
         if closings or closing is None:
             return None
         if any(self.tree.inside(call, closing) for call in backwards):
             return None
-        if self._clears(loop, besides=closing):
+        if self._clears(loop.node, besides=closing):
             return None
         return GradientAccumulation(loop, tuple(backwards), closing, closing.test)
 
     def _closed_behind(self, loop: Loop, backwards: list[cst.Call]) -> GradientAccumulation | None:
         """Return a loop over the parts of one batch (`for micro_step in range(k):`)."""
-        if not isinstance(loop.node, cst.For) or self._clears(loop):
+        if not isinstance(loop.node, cst.For) or self._clears(loop.node):
             return None
         outer = next(self.loops.around(loop.node), None)
         block = self.tree.parent(loop.node)
@@ -117,12 +145,12 @@ class GradientAccumulations(Analysis):
                 return arg.value if self._counts(arg.value) else None
         return None
 
-    def _closing(self, step: cst.Call, loop: Loop) -> cst.If | None:
-        """Return the outermost `if` of a loop that lets a step run once in several passes."""
+    def _closing(self, step: cst.Call, around: _Pass) -> cst.If | None:
+        """Return the outermost `if` of a pass that lets a step run once in several passes."""
         found: cst.If | None = None
         child: cst.CSTNode = step
         for outer in self.tree.ancestors(step):
-            if outer is loop.node:
+            if outer is around:
                 return found
             if isinstance(outer, _LOOPS):
                 return None
@@ -155,14 +183,14 @@ class GradientAccumulations(Analysis):
         bindings = self.functions.scopes.reaching(test)
         return bindings[0].value if len(bindings) == 1 else None
 
-    def _clears(self, loop: Loop, besides: cst.If | None = None) -> bool:
-        """Return whether each pass of a loop clears the gradients of the previous one."""
-        for call in self.functions.own(loop.node.body, cst.Call):
+    def _clears(self, around: _Pass, besides: cst.If | None = None) -> bool:
+        """Return whether each pass clears the gradients of the previous one."""
+        for call in self.functions.own(around.body, cst.Call):
             func = call.func
             if isinstance(func, cst.Attribute) and func.attr.value in _CLEARING:
                 if besides is not None and self.tree.inside(call, besides):
                     continue
-                if not self._guarded(call, loop) and not self._gives_up(call):
+                if not self._guarded(call, around) and not self._gives_up(call):
                     return True
         return False
 
@@ -176,11 +204,11 @@ class GradientAccumulations(Analysis):
         last = block.body[-1]
         return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], _LEAVING)
 
-    def _guarded(self, node: cst.CSTNode, loop: Loop) -> bool:
-        """Return whether an `if` that counts passes encloses a node within the loop."""
+    def _guarded(self, node: cst.CSTNode, around: _Pass) -> bool:
+        """Return whether an `if` that counts passes encloses a node within a pass."""
         child = node
         for outer in self.tree.ancestors(node):
-            if outer is loop.node:
+            if outer is around:
                 return False
             if isinstance(outer, cst.If) and child is outer.body and self._counts(outer.test):
                 return True

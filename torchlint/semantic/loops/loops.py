@@ -265,6 +265,14 @@ class Loops(Analysis):
             found = self._trains[key] = self._region_trains(node.body, node, direct, set(), 3)
         return found
 
+    def makes_step(self, guard: cst.If) -> bool:
+        """Return whether the body of an `if` calls a function that makes one training step."""
+        return self._any_steps and any(
+            self._region_trains(callee.body, None, True, {callee}, 2)
+            for call in self.functions.own(guard.body, cst.Call)
+            if (callee := self.functions.callee(call)) is not None
+        )
+
     def _region_trains(
         self,
         region: cst.CSTNode,
@@ -278,12 +286,12 @@ class Loops(Analysis):
                 continue
             if self.is_step(call):
                 return True
-            callee = self.functions.callee(call) if depth else None
-            if callee is None or callee in seen:
-                continue
-            seen.add(callee)
-            if self._region_trains(callee.body, None, direct, seen, depth - 1):
-                return True
+            for callee in self.functions.callees(call) if depth else ():
+                if callee in seen:
+                    continue
+                seen.add(callee)
+                if self._region_trains(callee.body, None, direct, seen, depth - 1):
+                    return True
         return False
 
     @cached_property

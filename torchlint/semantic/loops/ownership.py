@@ -31,11 +31,11 @@ class Duty(Enum):
 _ALL: Final = frozenset("transformers lightning fastai".split())
 _DONE: Final = {
     Duty.PLACING: _ALL | {"fabric", "accelerate"},
-    Duty.PRECISION: _ALL | {"fabric", "accelerate", "deepspeed", "ignite"},
-    Duty.CLEARING: _ALL | {"deepspeed", "ignite"},
-    Duty.DIVIDING: _ALL | {"accelerate", "deepspeed", "ignite"},
-    Duty.MODES: _ALL | {"ignite"},
-    Duty.SHARDING: _ALL | {"fabric", "accelerate", "deepspeed", "ignite"},
+    Duty.PRECISION: _ALL | {"fabric", "accelerate", "deepspeed", "ignite", "openmmlab"},
+    Duty.CLEARING: _ALL | {"deepspeed", "ignite", "openmmlab"},
+    Duty.DIVIDING: _ALL | {"accelerate", "deepspeed", "ignite", "openmmlab"},
+    Duty.MODES: _ALL | {"ignite", "openmmlab"},
+    Duty.SHARDING: _ALL | {"fabric", "accelerate", "deepspeed", "ignite", "openmmlab"},
 }
 """The frameworks that do each duty themselves, or may do it."""
 BY_HAND: Final = (Duty.CLEARING, Duty.DIVIDING)
@@ -49,6 +49,9 @@ _BASES: Final = (
      "transformers", "callback"),
     (re.compile(r"(?:transformers|trl|sentence_transformers)\.(?:\w+\.)*\w*Trainer"),
      "transformers", "trainer"),
+    (re.compile(r"mm(?:cv|engine|det|seg|pose|cls|pretrain|action|edit|agic)\d?d?\.(?:\w+\.)*"
+                r"Base(?:Module|Model|Detector|Segmentor|Classifier|Recognizer)"),
+     "openmmlab", "runner module"),
 )  # fmt: skip
 """The base classes whose methods a framework calls, each with what its instances are."""
 _OBJECTS: Final = (
@@ -67,6 +70,7 @@ _WORDS: Final = {
 }
 """What objects are called that come from code out of view."""
 _HOOKS: Final = {
+    "runner module": {Rate.STEP: "train_step", Rate.EVALUATION_STEP: "val_step test_step"},
     "trainer": {
         Rate.STEP: "training_step compute_loss _prepare_inputs get_batch_samples",
         Rate.EVALUATION_STEP: "prediction_step",

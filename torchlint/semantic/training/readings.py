@@ -29,6 +29,11 @@ class Form(Enum):
     TENSOR = auto()
 
 
+_ASKING: Final = frozenset(f"builtins.{each}" for each in "isinstance hasattr type id len".split())
+_ABOUT: Final = frozenset("shape dtype device ndim requires_grad size dim numel".split())
+"""Functions and attributes that tell what a tensor is, for which nothing waits."""
+
+
 class Reading(NamedTuple):
     """An expression that copies `tensor` to the host, looking through `detach()` and `data`."""
 
@@ -350,6 +355,8 @@ class Readings:
         """Return whether the value is used on the host at a place."""
         child = place
         for outer in self.tree.ancestors(place):
+            if self._asks_no_value(outer):
+                return False
             if isinstance(outer, (cst.If, cst.While, cst.IfExp, cst.Assert)):
                 return child is outer.test
             if isinstance(outer, cst.FormattedStringExpression) or self._is_text(outer):
@@ -366,6 +373,14 @@ class Readings:
                 return False
             child = outer
         return False
+
+    def _asks_no_value(self, node: cst.CSTNode) -> bool:
+        """Return whether an expression asks what a tensor is, not which numbers it holds."""
+        if isinstance(node, cst.Comparison):
+            return isinstance(node.comparisons[0].operator, (cst.Is, cst.IsNot))
+        if isinstance(node, cst.Attribute):
+            return node.attr.value in _ABOUT
+        return isinstance(node, cst.Call) and self.names.name(node.func) in _ASKING
 
     def _is_text(self, node: cst.CSTNode) -> bool:
         """Return whether an expression formats values (`"%f" % loss`, `"{}".format(loss)`)."""

@@ -65,7 +65,8 @@ class Steps(Analysis):
 
     def is_alone(self, step: Step) -> bool:
         """Return whether the loops around a step run no other backward pass."""
-        return all(len(set(self._backwards(body))) == 1 for body in self._passes(step))
+        home = self.scopes.function(step.backward)
+        return all(len(set(self._backwards(body, home))) == 1 for body in self._passes(step))
 
     def updates(self, step: Step) -> bool:
         """Return whether the loops around a step also change parameters."""
@@ -109,8 +110,14 @@ class Steps(Analysis):
             for call in self.functions.callers(function):
                 yield from self._loops_of(call, depth - 1)
 
-    def _backwards(self, region: cst.CSTNode) -> Iterator[int]:
+    def _backwards(
+        self, region: cst.CSTNode, method: cst.FunctionDef | None = None
+    ) -> Iterator[int]:
+        """Yield the backward passes that code runs, not those of other classes' same method."""
         for body in self.functions.reached(region):
+            if method is not None and body is not method and isinstance(body, cst.FunctionDef):
+                if body.name.value == method.name.value:
+                    continue
             for call in self.functions.own(body, cst.Call):
                 if self._is_backward(call) or (self.names.name(call.func) == "torch.autograd.grad"):
                     yield id(call)

@@ -165,7 +165,7 @@ class Waits(Analysis):
                 continue
             destination = self._destination(reading.node, region, _WHOLE, frozenset())
             if destination is not None:
-                destination = self._through(destination, region, calls)
+                destination = self._handed_back(destination, (region,), calls)
             if destination is not None and destination.ends:
                 yield reading, destination
 
@@ -184,10 +184,9 @@ class Waits(Analysis):
             called: dict[int, tuple[cst.FunctionDef, list[cst.Call]]] = {}
             for region in edge:
                 for call in self.functions.own(region.body, cst.Call):
-                    callee = self.functions.callee(call)
-                    if callee is None or id(callee) in seen or self._is_rare(call, region):
-                        continue
-                    called.setdefault(id(callee), (callee, []))[1].append(call)
+                    for callee in self.functions.callees(call):
+                        if id(callee) not in seen and not self._is_rare(call, region):
+                            called.setdefault(id(callee), (callee, []))[1].append(call)
             seen |= called.keys()
             edge = [callee for callee, _ in called.values()]
             for callee, calls in called.values():
@@ -221,22 +220,25 @@ class Waits(Analysis):
         loop = self.frequencies.loops.batch_loop(node)
         return loop.node if loop is not None else self.scopes.function(node)
 
-    def _through(
-        self, destination: _Destination, region: Region, calls: tuple[cst.Call, ...]
+    def _handed_back(
+        self, destination: _Destination, path: tuple[Region, ...], calls: tuple[cst.Call, ...]
     ) -> _Destination | None:
-        """Follow a function's return value to its callers."""
+        """Return where values go that the functions of a path return to calls of the last one."""
         if not destination.returned:
             return destination
+        found = destination._replace(returned=frozenset())
         for call in calls:
             home = self._home(call)
-            if home is None:
+            if home is None or home in path or len(path) > CALLED:
                 return None
             for position in destination.returned:
-                outer = self._destination(call, home, position, frozenset({id(region)}))
+                outer = self._destination(call, home, position, frozenset(map(id, path)))
+                if outer is not None and outer.returned and isinstance(home, cst.FunctionDef):
+                    outer = self._handed_back(outer, (*path, home), self.functions.callers(home))
                 if outer is None or outer.returned:
                     return None
-                destination = _joined(destination, outer)
-        return destination
+                found = _joined(found, outer)
+        return found
 
     # -- destinations of a value ----------------------------------------------
 

@@ -1,0 +1,34 @@
+"""Annotations: the class of a file that a parameter is declared to be an instance of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from torchlint.semantic.syntax.tree import Tree
+
+
+def named_types(annotation: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield the types of which a declared one is a union, without None and `Optional`."""
+    if isinstance(annotation, cst.BinaryOperation):
+        yield from named_types(annotation.left)
+        yield from named_types(annotation.right)
+    elif isinstance(annotation, cst.Subscript):
+        last = annotation.value
+        word = last.attr if isinstance(last, cst.Attribute) else last
+        if isinstance(word, cst.Name) and word.value == "Optional":
+            inner = annotation.slice[0].slice
+            if isinstance(inner, cst.Index):
+                yield from named_types(inner.value)
+    elif not (isinstance(annotation, cst.Name) and annotation.value == "None"):
+        yield annotation
+
+
+def acts(tree: Tree, owner: cst.ClassDef) -> bool:
+    """Return whether a class has a method of its own, and does not only hold values."""
+    return not owner.decorators and any(
+        not function.name.value.startswith("__")
+        for function in tree.within(owner.body, cst.FunctionDef)
+        if not function.decorators
+    )

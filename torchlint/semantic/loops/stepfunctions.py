@@ -1,0 +1,90 @@
+"""Step functions: functions that make one training step for a loop that is not in view."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.loops.engines import Rate
+from torchlint.semantic.loops.loops import LoopNode, Loops, Role
+from torchlint.semantic.loops.ownership import Ownership
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.words import words
+
+_ONCE: Final = frozenset(
+    (
+        "test tests demo check example main setup init initialize profile benchmark bench warmup "
+        "trace debug smoke pretrain overfit fit"
+    ).split()
+)
+"""Words in names of functions that a program calls once, if at all."""
+_CALLED: Final = 2
+
+
+class StepFunctions(Analysis):
+    """Finds the functions that go backward and step by themselves, without a loop around."""
+
+    def __init__(self, functions: Functions, loops: Loops, ownership: Ownership) -> None:
+        super().__init__(functions)
+        self.loops = loops
+        self.ownership = ownership
+        self.makes = Memo(False, functions.names.trail, self._makes).answer
+        """Return whether nothing in view calls a function, which makes one training step."""
+
+    def is_pass(self, function: cst.FunctionDef) -> bool:
+        """Return whether a call of a function is one pass of a training, for whatever runs it."""
+        return self.ownership.rate(function) is Rate.STEP or self.makes(function)
+
+    def _makes(self, function: cst.FunctionDef) -> bool:
+        if not _ONCE.isdisjoint(words(function.name.value)) or self._is_called(function):
+            return False
+        if self.ownership.rate(function) is not None or self._is_handed_on(function):
+            return False
+        bodies = self.functions.reached(function.body, _CALLED)
+        acts = [
+            call
+            for body in bodies
+            for call in self.functions.own(body, cst.Call)
+            if self.loops.is_step(call) and not any(True for _ in self.loops.around(call))
+        ]
+        return (
+            len({_steps(call) for call in acts}) > 1
+            and not any(_steps(call) and self._is_of(call, function) for call in acts)
+            and not self._repeats(function)
+        )
+
+    def _is_called(self, function: cst.FunctionDef) -> bool:
+        """Return whether a call in view surely runs a function, not only an override of it."""
+        calls = self.functions.callers(function)
+        return any(function in self.functions.callees(call) for call in calls)
+
+    def _is_handed_on(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function inside another one is an argument, for whatever runs it."""
+        inner = self.scopes.function(function) is not None
+        return inner and self.functions.escapes(function)
+
+    def _is_of(self, call: cst.Call, function: cst.FunctionDef) -> bool:
+        """Return whether a call steps an optimizer that a function makes itself."""
+        stepped = call.func.value if isinstance(call.func, cst.Attribute) else None
+        return isinstance(stepped, cst.Name) and any(
+            binding.value is not None and self.tree.inside(binding.node, function.body)
+            for binding in self.scopes.reaching(stepped)
+        )
+
+    def _repeats(self, function: cst.FunctionDef) -> bool:
+        """Return whether a loop of the function handles batches or epochs itself."""
+        loops: list[LoopNode] = [
+            *self.functions.own(function.body, cst.For),
+            *self.functions.own(function.body, cst.While),
+        ]
+        return any(
+            loop.loader is not None or loop.role is not Role.OTHER
+            for loop in map(self.loops.loop, loops)
+        )
+
+
+def _steps(call: cst.Call) -> bool:
+    """Return whether a call steps an optimizer instead of going backward."""
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"
