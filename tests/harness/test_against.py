@@ -69,6 +69,7 @@ def git(folder: Path, *arguments: str) -> None:
         env={**os.environ, **settings},
         check=True,
         capture_output=True,
+        timeout=300,
     )
 
 
@@ -84,6 +85,7 @@ def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from harness.scripts import PLAIN, run, write
+
+from torchlint.harness.child.overlay import after_import
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -540,3 +545,23 @@ def test_a_compiled_step_is_measured_as_it_is(tmp_path: Path, what: str) -> None
     )
     trace = run(script)
     assert (trace.failure, trace.ending, len(trace.losses)) == (None, "full", 8)
+
+
+def test_every_callback_comes_once_after_an_import_though_others_looked_for_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "done = True\n", "looked_for.py")
+    monkeypatch.syspath_prepend(tmp_path)
+    finders = list(sys.meta_path)
+    called: list[str] = []
+    for name in ("first", "second"):
+        after_import("looked_for", partial(called.append, name))
+    try:
+        assert importlib.util.find_spec("looked_for") is not None
+        assert called == []
+        module = importlib.import_module("looked_for")
+        assert importlib.reload(module).done
+    finally:
+        sys.modules.pop("looked_for", None)
+    assert called == ["first", "second"]
+    assert sys.meta_path == finders

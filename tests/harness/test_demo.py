@@ -14,13 +14,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+BURN = "import time; end = time.monotonic() + 600\nwhile time.monotonic() < end: pass"
+"""Ends by itself, so that it outlives no test that is killed."""
 
 
 @pytest.fixture
 def load() -> Iterator[None]:
     """Keep every processor busy."""
-    burn = [sys.executable, "-c", "while True: pass"]
-    others = [subprocess.Popen(burn) for _ in range(os.cpu_count() or 1)]
+    burn = [sys.executable, "-c", BURN]
+    others = [
+        subprocess.Popen(burn, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(os.cpu_count() or 1)
+    ]
     yield
     for other in others:
         other.kill()
@@ -40,6 +45,7 @@ def test_the_demo_ends_decided_on_a_busy_machine(tmp_path: Path) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout
     lines = done.stdout.splitlines()

@@ -64,6 +64,101 @@ LIGHTNING = """
     lightning.Trainer(max_epochs=9, accelerator="cpu").fit(Net(), loader)
     """
 
+TRAINER = """
+    import torch
+    from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainingArguments
+
+    class Config(PretrainedConfig):
+        model_type = "small"
+
+    class Net(PreTrainedModel):
+        config_class = Config
+        def __init__(self, config):
+            super().__init__(config)
+            self.layer = torch.nn.Linear(4, 1)
+            self.post_init()
+        def forward(self, x, labels=None):
+            out = self.layer(x)
+            return {"loss": (out - labels).pow(2).mean(), "logits": out}
+
+    data = [{"x": torch.full((4,), i / 64), "labels": torch.ones(1)} for i in range(64)]
+    often = {"eval_strategy": "epoch", "save_strategy": "steps", "save_steps": 3}
+    arguments = TrainingArguments(
+        "out", per_device_train_batch_size=4, gradient_accumulation_steps=2, use_cpu=True,
+        num_train_epochs=9, report_to=[], **often
+    )
+    Trainer(Net(Config()), arguments, train_dataset=data, eval_dataset=data).train()
+    """
+
+SMALL_TRAINER = """
+    import importlib.util
+    import os
+    assert importlib.util.find_spec("torch") and importlib.util.find_spec("safetensors")
+    import torch
+    from safetensors import safe_open, serialize_file
+
+    class Prepared:
+        def __init__(self, optimizer):
+            self.optimizer = optimizer
+            self.synchronizes = False
+        def step(self):
+            if self.synchronizes:
+                self.optimizer.step()
+        def zero_grad(self):
+            if self.synchronizes:
+                self.optimizer.zero_grad()
+
+    class Trainer:
+        def __init__(self, net, loader, accumulate):
+            self.net, self.loader, self.accumulate = net, loader, accumulate
+            optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+            self.scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda at: 0.99**at)
+            self.optimizer, self.steps = Prepared(optimizer), 0
+        def train(self):
+            self.net.zero_grad()
+            for epoch in range(9):
+                for at, (x,) in enumerate(self.loader):
+                    self.optimizer.synchronizes = (at + 1) % self.accumulate == 0
+                    (self.net(x).pow(2).mean() / self.accumulate).backward()
+                    if self.optimizer.synchronizes:
+                        torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+                        self.optimizer.step()
+                        self.scheduler.step()
+                        self.optimizer.zero_grad()
+                        self.steps += 1
+                        if self.steps % 3 == 0:
+                            self.save(f"out/checkpoint-{self.steps}")
+                self.evaluate()
+        def evaluate(self):
+            self.net.eval()
+            with torch.no_grad():
+                print(sum(float(self.net(x).mean()) for (x,) in self.loader))
+            self.net.train()
+        def save(self, folder):
+            os.makedirs(folder, exist_ok=True)
+            serialize_file({"steps": self.steps}, os.path.join(folder, "model"))
+            torch.save(self.scheduler.state_dict(), os.path.join(folder, "scheduler.pt"))
+            assert safe_open(os.path.join(folder, "model")) == str(self.steps)
+
+    data = torch.utils.data.TensorDataset(torch.randn(64, 4))
+    Trainer(torch.nn.Linear(4, 1), torch.utils.data.DataLoader(data, 4), 2).train()
+    """
+"""What the Trainer of transformers does to torch, in its order."""
+
+TENSORS = """
+    import posix
+
+    def serialize_file(tensors, filename, metadata=None):
+        file = posix.open(filename, posix.O_WRONLY | posix.O_CREAT)
+        posix.write(file, str(tensors["steps"]).encode())
+        posix.close(file)
+
+    def safe_open(filename):
+        file = posix.open(filename, posix.O_RDONLY)
+        return posix.read(file, 9).decode()
+    """
+"""Stands in for safetensors, whose files are opened by compiled code."""
+
 
 def test_steps_of_a_scaled_accumulating_endless_loop(tmp_path: Path) -> None:
     trace = run(write(tmp_path, SCALED))
@@ -72,13 +167,29 @@ def test_steps_of_a_scaled_accumulating_endless_loop(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "text", "losses"), [("accelerate", ACCELERATED, 16), ("lightning", LIGHTNING, 8)]
+    ("library", "text", "losses"),
+    [
+        ("accelerate", ACCELERATED, 16),
+        ("lightning", LIGHTNING, 8),
+        ("transformers", TRAINER, 16),
+    ],
 )
 def test_steps_inside_a_framework(tmp_path: Path, library: str, text: str, losses: int) -> None:
     pytest.importorskip(library, reason=f"{library} is no dependency of torchlint")
     trace = run(write(tmp_path, text))
     assert trace.failure is None
     assert (trace.ending, trace.taken, len(trace.losses)) == ("full", 8, losses)
+
+
+def test_steps_of_a_trainer_that_accumulates_evaluates_and_saves(tmp_path: Path) -> None:
+    write(tmp_path, TENSORS, "safetensors.py")
+    script = write(tmp_path, SMALL_TRAINER)
+    trace = run(script, steps=20, warmup=4)
+    assert trace.failure is None
+    assert (trace.ending, trace.taken, len(trace.losses)) == ("full", 24, 48)
+    assert (trace.epoch, trace.epoch_steps) == (16, 8)
+    assert any(path.endswith("out/checkpoint-21/model") for path in trace.diverted)
+    assert not Path("out").exists()
 
 
 def test_a_run_of_no_steps_goes_from_start_to_end(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ def proof(*arguments: str, path: str = "") -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
 
 

@@ -38,6 +38,7 @@ def torchlint(folder: Path, *arguments: str, before: str = "") -> subprocess.Com
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
 
 

@@ -33,7 +33,7 @@ def test_the_next_verification_removes_the_folder_of_a_killed_one(
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     monkeypatch.setenv("TMPDIR", str(temporary))
     script = write(tmp_path, PLAIN)
-    killed = subprocess.run([sys.executable, "-c", KILLED], check=False, cwd=tmp_path)
+    killed = subprocess.run([sys.executable, "-c", KILLED], check=False, cwd=tmp_path, timeout=300)
     assert killed.returncode == -9
     assert len(list(temporary.iterdir())) == 2
     first = Runner(Plan(script), None)

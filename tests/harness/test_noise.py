@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,23 +138,22 @@ def autocast(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Comparison]:
     """Every fix against one original in bfloat16."""
     script = write(tmp_path_factory.mktemp("project"), ATTENTION)
     text = script.read_text(encoding="utf-8")
-    runner = Runner(Plan(script, steps=30, warmup=10, device="cpu"), None)
-    first = runner.run(ORIGINAL, "numbers")
-    assert first.precision == "bfloat16"
-    runner.serve(first)
-
-    def start(variant: Variant, mode: Mode, shift: int) -> Trace:
-        return runner.run(variant, mode, shift=shift)
-
-    parity = Parity(start, first, lambda runs: True)
     found = {}
-    for name, (before, after, _) in CLOSE_FIXES.items():
-        assert before in text
-        fix = Variant("rule", (name,), Safety.CLOSE, {str(script): text.replace(before, after)})
-        comparison = parity.compare(fix, runner.run(fix, "numbers"))
-        assert comparison is not None
-        found[name] = comparison
-    runner.close()
+    with closing(Runner(Plan(script, steps=30, warmup=10, device="cpu"), None)) as runner:
+        first = runner.run(ORIGINAL, "numbers")
+        assert first.precision == "bfloat16"
+        runner.serve(first)
+
+        def start(variant: Variant, mode: Mode, shift: int) -> Trace:
+            return runner.run(variant, mode, shift=shift)
+
+        parity = Parity(start, first, lambda runs: True)
+        for name, (before, after, _) in CLOSE_FIXES.items():
+            assert before in text
+            fix = Variant("rule", (name,), Safety.CLOSE, {str(script): text.replace(before, after)})
+            comparison = parity.compare(fix, runner.run(fix, "numbers"))
+            assert comparison is not None
+            found[name] = comparison
     return found
 
 
@@ -188,6 +188,24 @@ def test_a_loss_to_which_the_nudged_one_came_near_by_chance_may_be_off_by_a_roun
     found = compare_nudged(first, nudged, fixed)
     assert found is not None
     assert found.kept is kept
+
+
+@pytest.mark.parametrize(("off", "kept"), [(2e-3, True), (5e-2, False)])
+def test_a_close_fix_may_round_coarsely_though_the_original_strays_by_less(
+    off: float, kept: bool
+) -> None:
+    dice = random.Random(0)
+    close = replace(FIX, safety=Safety.CLOSE)
+
+    def start(variant: Variant, mode: Mode, shift: int) -> Trace:
+        trace = replace(training(3e-5, dice), precision="bfloat16")
+        by = off if variant is close else 2e-3 if mode == "nudged" else 0.0
+        return replace(trace, losses=tuple(loss * (1 + by) for loss in trace.losses))
+
+    parity = Parity(start, start(ORIGINAL, "numbers", 0), lambda runs: True)
+    found = parity.compare(close, start(close, "numbers", 0))
+    assert found is not None
+    assert (found.method, found.kept) == ("nudged", kept)
 
 
 def test_tf32_is_seen_by_either_name_of_its_setting() -> None:

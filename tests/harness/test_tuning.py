@@ -208,6 +208,7 @@ def test_steps_by_hand_in_a_project_that_is_the_folder_of_temporary_files() -> N
             capture_output=True,
             text=True,
             check=False,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         report = json.loads(done.stdout)
@@ -284,6 +285,7 @@ def test_in_memory_data_wants_no_workers_and_the_source_says_so_when_asked(
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

@@ -82,6 +82,7 @@ def verify(folder: Path, *arguments: str, path: Path | None = None) -> tuple[int
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
     assert done.returncode in (0, 1), done.stderr
     return done.returncode, json.loads(done.stdout)
@@ -145,12 +146,16 @@ def test_an_interrupted_verification_leaves_no_process_and_no_file(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    until = time.monotonic() + 120
-    while len(_marked(tmp_path)) < 4 and time.monotonic() < until:
-        time.sleep(0.1)
-    assert len(_marked(tmp_path)) >= 4
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    try:
+        until = time.monotonic() + 120
+        while len(_marked(tmp_path)) < 4 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert len(_marked(tmp_path)) >= 4
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
     assert process.returncode == code
     assert b"Traceback" not in errors
     assert _marked(tmp_path) == []

@@ -21,6 +21,7 @@ def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
 
 
@@ -59,6 +60,7 @@ def test_without_torch_one_line_says_how_to_install_it(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
     )
     assert done.returncode == 2
     assert "pip install 'torchlint[verify]'" in done.stderr

@@ -55,7 +55,7 @@ def _build(file: Path) -> None:
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         draft = Path(folder, file.name)
         command += ["-lc10", "-ltorch_cpu", "-o", str(draft)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         if done.returncode:
             errors = [line for line in done.stderr.splitlines() if "error" in line]
             raise BuildError("\n".join(errors[:3]) or done.stderr[-500:])

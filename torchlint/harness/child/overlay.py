@@ -112,7 +112,10 @@ class _OtherFiles:
 
 
 class _AfterImport:
-    """A finder that calls back once a module has been imported."""
+    """A finder that calls back once a module has been imported.
+
+    Libraries also look for a module to see whether it is installed, without importing it.
+    """
 
     def __init__(self, name: str, callback: Callable[[], None]) -> None:
         self._name = name
@@ -122,15 +125,18 @@ class _AfterImport:
         """Find the module as usual, and add the callback after its execution."""
         if name != self._name:
             return None
-        sys.meta_path.remove(self)
-        spec = PathFinder.find_spec(name, path, target)
+        others = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        found = (finder.find_spec(name, path, target) for finder in others)
+        spec = next((spec for spec in found if spec is not None), None)
         if spec is None or spec.loader is None:
-            return None
+            return spec
         execute = spec.loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            self._callback()
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                self._callback()
 
         setattr(spec.loader, "exec_module", exec_module)  # noqa: B010 - a method is replaced
         return spec

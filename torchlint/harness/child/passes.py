@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import suppress
+from statistics import fmean, median
 from typing import Any
 
 from torchlint.harness.child.privates import LoaderIterator
@@ -15,7 +16,7 @@ class Passes:
     def __init__(self) -> None:
         self._lengths: dict[int, int] = {}
         self._draws = Counter[int]()
-        self._fed = Counter[int]()
+        self._fed = defaultdict[int, list[int]](list)
         self._last: int | None = None
         begin, ask = LoaderIterator.__init__, LoaderIterator.__next__
 
@@ -36,9 +37,9 @@ class Passes:
         LoaderIterator.__next__ = __next__
 
     def stepped(self) -> None:
-        """Count a step for the loader that gave the last batch."""
+        """Count the batches of a step, for the loader that gave the last one."""
         if self._last is not None:
-            self._fed[self._last] += 1
+            self._fed[self._last].append(self._draws.pop(self._last, 0))
 
     @property
     def longest(self) -> int | None:
@@ -47,9 +48,12 @@ class Passes:
 
     @property
     def steps(self) -> float | None:
-        """Steps in one pass over the loader that feeds them, None where that is unknown."""
+        """Steps in one pass over the loader that feeds them, None where that is unknown.
+
+        An evaluation may draw from the same loader before a step, which most steps do not show.
+        """
         if not self._fed:
             return None
-        loader, steps = self._fed.most_common(1)[0]
+        loader, batches = max(self._fed.items(), key=lambda fed: len(fed[1]))
         length = self._lengths.get(loader)
-        return None if length is None else length * steps / self._draws[loader]
+        return None if length is None else length / (median(batches) or fmean(batches))

@@ -35,8 +35,9 @@ class Precision:
 
         def entered(context: Any) -> Any:
             result = enter(context)
-            if context._enabled:
-                self._note(str(context.fast_dtype).removeprefix("torch."))
+            if torch.is_autocast_enabled(context.device):
+                dtype = torch.get_autocast_dtype(context.device)
+                self._note(str(dtype).removeprefix("torch."))
             return result
 
         torch.amp.autocast_mode.autocast.__enter__ = entered

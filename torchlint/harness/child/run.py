@@ -22,7 +22,7 @@ from torchlint.harness.child.overlay import Overlay, after_import
 from torchlint.harness.child.rank import as_rank, exit_code
 from torchlint.harness.child.shadow import Shadow
 from torchlint.harness.child.workers import SpawnSetup, pass_to_spawned
-from torchlint.harness.child.writers import divert_loggers
+from torchlint.harness.child.writers import divert_writers
 from torchlint.harness.plan import TEMPORARY, Task
 from torchlint.harness.trace import Failure, Trace
 
@@ -80,7 +80,7 @@ class Run:
         self._watch_warnings()
         sys.addaudithook(self._audit)
         self.shadow.install()
-        divert_loggers(self.shadow)
+        divert_writers(self.shadow)
         self.exercise.watch()
 
     def start(self) -> None:

@@ -62,8 +62,11 @@ class Syncs(Probe):
 
     def at_step(self) -> bool:
         """Start counting after the warm-up, and return whether enough steps were counted."""
-        if self.taken == 1 and torch.cuda.is_initialized():
-            self._watch_device()
+        if torch.cuda.is_initialized():
+            if self.taken == 1:
+                self._watch_device()
+            # It comes before the filters that the script has added by now.
+            warnings.filterwarnings("always", message=_WAITED)
         if self.taken == self.task.warmup:
             self._hits.clear()
             self._watched.clear()
@@ -102,7 +105,6 @@ class Syncs(Probe):
     def _watch_device(self) -> None:
         """Count the warnings that CUDA itself gives about host syncs."""
         torch.cuda.set_sync_debug_mode("warn")
-        _always_show(_WAITED)
         show = warnings.showwarning
 
         def counted(message: Any, category: Any, filename: str, lineno: int, *rest: Any) -> None:
@@ -112,25 +114,6 @@ class Syncs(Probe):
                 self._watched[place] += 1
 
         setattr(warnings, "showwarning", counted)  # noqa: B010 - a function is replaced
-
-
-def _always_show(message: str) -> None:
-    """Show warnings with a message whatever filters the script adds."""
-    add_filter = warnings.filterwarnings
-
-    def before_others() -> None:
-        add_filter("always", message=message)
-
-    def and_then(change: Callable[..., None]) -> Callable[..., None]:
-        def changed(*args: Any, **kwargs: Any) -> None:
-            change(*args, **kwargs)
-            before_others()
-
-        return changed
-
-    before_others()
-    for name in ("filterwarnings", "simplefilter", "resetwarnings"):
-        setattr(warnings, name, and_then(getattr(warnings, name)))
 
 
 def _users_line() -> tuple[str, int] | None:

@@ -82,13 +82,14 @@ class Parity:
         if comparison.method == "output":
             return comparison
         if variant.safety == Safety.CLOSE and comparison.kept is False and self._first.taken:
-            if self._nudged is None and not self._fits(1):
-                return _open(comparison, "they are not close to the original's")
-            return compare_nudged(self._first, self.nudged, fixed) or comparison
+            return self._as_rounded(fixed, comparison)
         wrong = variant.safety == Safety.EXACT and comparison.kept is False
         stray = variant.safety != Safety.UNSAFE and comparison.doubt is not None
         if self._first.taken and (wrong or stray):
-            return self._repeated(variant, fixed, comparison)
+            repeated = self._repeated(variant, fixed, comparison)
+            if variant.safety == Safety.CLOSE and repeated.kept is False:
+                return self._as_rounded(fixed, repeated)
+            return repeated
         promised = variant.safety != Safety.UNSAFE and comparison.doubt is None
         if promised or comparison.word in ("equal", "close") or not self._first.taken:
             return comparison
@@ -101,6 +102,12 @@ class Parity:
         if aligned.kept is False and shared:
             return self._last(variant, aligned, _SHARES)
         return aligned
+
+    def _as_rounded(self, fixed: Trace, plain: Comparison) -> Comparison:
+        """Compare with what roundings lead to; `plain` says that the numbers are not close."""
+        if self._nudged is None and not self._fits(1):
+            return _open(plain, "they are not close to the original's")
+        return compare_nudged(self._first, self.nudged, fixed) or plain
 
     def _repeated(self, variant: Variant, fixed: Trace, plain: Comparison) -> Comparison:
         """Run both once more before an exact fix counts as wrong, and more often if they stray."""

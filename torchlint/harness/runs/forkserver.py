@@ -22,6 +22,9 @@ _SERVE: Final = (
     "from torchlint.harness.runs.forkserver import serve; serve(int(sys.argv[1]), sys.argv[2:])"
 )
 
+_PATIENCE: Final = 300.0
+"""Seconds after which a server, which may still import torch, counts as gone."""
+
 
 class ServerGoneError(Exception):
     """The server does not answer, so runs have to start without it."""
@@ -83,6 +86,8 @@ class ForkServer:
         }
         try:
             requests.write(json.dumps(request).encode() + b"\n")
+            if not select.select([answers], [], [], _PATIENCE)[0]:
+                raise ServerGoneError
             return Forked(json.loads(answers.readline())["pid"], answers)
         except (OSError, ValueError):
             raise ServerGoneError from None

@@ -45,6 +45,13 @@ _LINGER: Final = 5.0
 _GRACE: Final = 1.0
 """Seconds that the other processes of a run get to end by themselves."""
 
+_STUCK: Final = 30.0
+"""Seconds after which a killed process does not end: the driver of a device holds it."""
+_HANGS: Final = Failure("timeout", "the device hangs: the run did not end although it was killed")
+
+_ANSWER: Final = 120.0
+"""Seconds that torch has to tell which devices it sees."""
+
 _OTHER_PROCESSES: Final = (
     "it starts other processes, whose steps cannot be seen; verify the script that trains"
 )
@@ -89,7 +96,11 @@ def run(
     try:
         in_time = wait(process, task.trace.exists, timeout)
     finally:
-        end(process)
+        gone = end(process)
+        if server is not None and not gone:
+            server.close()
+    if not gone:
+        return Trace("failed", _HANGS)
     if not task.trace.exists():
         failure = why_no_trace(process.returncode or 0, in_time, timeout, errors)
         if failure.kind == "timeout" and task.other_processes.exists():
@@ -159,14 +170,18 @@ def missing_device(device: str, folder: Path) -> str:
     kind = device.partition(":")[0]
     if kind in ("auto", "cpu"):
         return ""
-    done = subprocess.run(
-        [sys.executable, "-c", _DEVICES, kind],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env=environment(device, folder),
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _DEVICES, kind],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=environment(device, folder),
+            check=False,
+            timeout=_ANSWER,
+        )
+    except subprocess.TimeoutExpired:
+        return f"torch did not tell within {_ANSWER:.0f} s which {kind} devices there are"
     found, _, build = done.stdout.strip().partition(" ")
     if done.returncode or found != "0":
         return ""
@@ -198,15 +213,20 @@ def wait(process: Running, is_done: Callable[[], bool], timeout: float) -> bool:
     return is_done()
 
 
-def end(process: Running) -> None:
-    """End the run's whole group: let the workers finish, then kill the rest."""
+def end(process: Running) -> bool:
+    """End the run's whole group, and return whether its first process ended, too.
+
+    The workers may finish, then the rest is killed.
+    """
     _signal(process.pid, signal.SIGTERM)
     last = time.monotonic() + _GRACE
     while time.monotonic() < last and _signal(process.pid, 0):
         process.poll()
         time.sleep(0.01)
     _signal(process.pid, signal.SIGKILL)
-    process.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_STUCK)
+    return process.returncode is not None
 
 
 def _signal(group: int, number: int) -> bool:
