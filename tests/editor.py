@@ -160,6 +160,12 @@ class Editor:
         self.wait(stop())
         return process.returncode
 
+    def kill(self) -> None:
+        """End a server that has not taken leave."""
+        process = self.client._server
+        if process is not None and process.returncode is None:
+            self._loop.call_soon_threadsafe(process.kill)
+
     def end(self) -> None:
         """End the client's thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -207,4 +213,5 @@ def editor(
         finally:
             made.leave()
     finally:
+        made.kill()
         made.end()

@@ -8,11 +8,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from processes import stopped
 
 ROOT = Path(__file__).parents[2]
+LONG = 500
+"""Seconds for which the processors stay busy at most."""
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 
 
@@ -20,11 +24,10 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is n
 def load() -> Iterator[None]:
     """Keep every processor busy."""
     burn = [sys.executable, "-c", "while True: pass"]
-    others = [subprocess.Popen(burn) for _ in range(os.cpu_count() or 1)]
-    yield
-    for other in others:
-        other.kill()
-        other.wait()
+    with ExitStack() as others:
+        for _ in range(os.cpu_count() or 1):
+            others.enter_context(stopped(subprocess.Popen(burn), LONG))
+        yield
 
 
 @pytest.mark.usefixtures("load")
