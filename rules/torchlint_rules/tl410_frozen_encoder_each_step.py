@@ -155,11 +155,7 @@ def _draws(script: Script, part: Part) -> bool:
 
 def _traits(script: Script, part: Part) -> set[Trait]:
     """Return the traits of a loader's dataset and of its collate function."""
-    site = script.calls.at(part.loader)
-    dataset, collate = site.given("dataset"), site.given("collate_fn")
-    found = (
-        set(script.loaders.datasets.traits(dataset.value))
-        if dataset is not None
-        else {Trait.UNSEEN}
-    )
+    loader = part.loader
+    collate = loader.given("collate_fn")
+    found = set(loader.traits) if loader.dataset is not None else {Trait.UNSEEN}
     return found | set(script.loaders.datasets.callable_traits(collate.value) if collate else ())
