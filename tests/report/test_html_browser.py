@@ -175,7 +175,7 @@ def test_the_charts_have_their_axes_units_and_legends(browser: Browser) -> None:
     assert "9 ms (50%)" in parts
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [1400, 800, 360])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_and_can_be_read(browser: Browser, folder: Path, width: int, scheme: str) -> None:
     browser.look(width, scheme)
