@@ -28,8 +28,8 @@ _GONE: Final = "the current folder no longer exists: change to one that does"
 _COMMANDS: Final = {
     "check": "Report what makes training slow.",
     "fix": "Print the diff of the fixes, or write them with --apply.",
-    "verify": "Run the original and the fixed script side by side, and compare.",
-    "tune": "Measure the best number of workers, prefetch factor and batch size.",
+    "verify": "Run original and fixed script side by side, and compare.",
+    "tune": "Measure the best workers, prefetch factor and batch size.",
     "audit": "List every known technique: in use, missing, not applicable.",
     "rules": "List all rules.",
     "explain": "Explain one rule: why, an example with its fix, the gain.",
@@ -39,7 +39,7 @@ _COMMANDS: Final = {
     "new": "Write a new rule, or a pack of rules.",
     "config": "Print the settings in force and where each came from.",
     "clean": "Delete the caches below a folder.",
-    "completions": "Print the script with which a shell completes commands and options.",
+    "completions": "Print the completion script of a shell.",
     "version": "Print the version.",
 }
 _CLEARER: Final = {
