@@ -23,6 +23,8 @@ from typing import Any, NoReturn
 
 SECONDS = 30
 """CPU seconds for one notebook."""
+WAITING = 300
+"""Seconds after which a list of notebooks is killed, such as one that waits for a process."""
 
 
 class TooLongError(BaseException):
@@ -85,6 +87,7 @@ def _in_fork(modules: str, notebooks: list[list[str]]) -> list[dict[str, Any]]:
     if not process:
         os.close(reading)
         signal.signal(signal.SIGPROF, _ring)
+        signal.alarm(WAITING)
         os.dup2(os.open(os.devnull, os.O_RDWR), 2)
         sys.path.insert(0, modules)
         with tempfile.TemporaryDirectory() as folder:

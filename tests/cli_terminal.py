@@ -13,16 +13,12 @@ import termios
 from types import TracebackType
 
 from cli_shell import Shell
+from processes import interruptible
 
 PATIENCE = 60.0
 """Seconds after which a program that does not answer is given up."""
 
 _PRESSES = 6
-
-
-def _listen_to_interrupts() -> None:
-    """Undo what a shell does to commands in the background, and all that these start."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
@@ -41,7 +37,7 @@ class Terminal:
             stdout=follower,
             stderr=follower,
             start_new_session=True,
-            preexec_fn=_listen_to_interrupts,
+            preexec_fn=interruptible,
         )
         os.close(follower)
         self._written = b""

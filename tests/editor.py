@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
@@ -35,11 +35,14 @@ class Editor:
         self._thread.start()
         self._listen()
 
-    def start(self, environment: Mapping[str, str] | None = None) -> None:
+    def start(
+        self,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("-m", "torchlint"),
+    ) -> None:
         """Start the server."""
-        command = (sys.executable, "-m", "torchlint", "server")
         env = {**os.environ, **(environment or {})}
-        self.wait(self.client.start_io(*command, env=env))
+        self.wait(self.client.start_io(sys.executable, *program, "server", env=env))
 
     def initialize(
         self,
@@ -160,6 +163,12 @@ class Editor:
         self.wait(stop())
         return process.returncode
 
+    def kill(self) -> None:
+        """End a server that has not taken leave."""
+        process = self.client._server
+        if process is not None and process.returncode is None:
+            self._loop.call_soon_threadsafe(process.kill)
+
     def end(self) -> None:
         """End the client's thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -197,14 +206,16 @@ class Editor:
 def editor(
     settings: Mapping[str | None, Any] | None = None,
     environment: Mapping[str, str] | None = None,
+    program: Sequence[str] = ("-m", "torchlint"),
 ) -> Iterator[Editor]:
     """Return an editor with a server that it has not spoken to yet, and end both."""
     made = Editor(settings)
     try:
-        made.start(environment)
+        made.start(environment, program)
         try:
             yield made
         finally:
             made.leave()
     finally:
+        made.kill()
         made.end()

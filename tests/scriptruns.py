@@ -10,6 +10,7 @@ import gc
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,8 +20,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from processes import stopped
+
 __all__ = ["Job", "ScriptServer"]
 
+SECONDS = 300
+"""Seconds after which a script is killed, such as one that waits for a process that has failed."""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -51,7 +56,8 @@ class ScriptServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate()
+        with stopped(self._process):
+            self._process.communicate()
 
     def run(self, *jobs: Job) -> list[subprocess.CompletedProcess[str]]:
         """Run jobs at the same time, and return how each ended."""
@@ -93,6 +99,7 @@ def _import_ahead() -> None:
 def _become(order: dict[str, Any]) -> NoReturn:
     """Run a script as the main module of this process."""
     os.setsid()
+    signal.alarm(SECONDS)
     for target, path in zip((1, 2), order["streams"], strict=True):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), target)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -102,8 +102,13 @@ def test_config_shows_every_setting_with_its_source(quick: Shell) -> None:
 
 
 def test_a_shell_gets_its_script_and_completes_rules(quick: Shell) -> None:
-    done = quick.run(environment={"_TORCHLINT_COMPLETE": "bash_source"})
+    done = quick.run("completions", "bash")
     assert "complete -o nosort -F _torchlint_completion torchlint" in done.stdout
+    assert quick.run("generate-shell-completion", "bash").stdout == done.stdout
+    assert "#compdef torchlint" in quick.run("completions", "zsh").stdout
+    assert "complete --no-files --command torchlint" in quick.run("completions", "fish").stdout
+    done = quick.run("completions", "bsh")
+    assert done.stderr.endswith("none of bash, zsh, fish, powershell, did you mean `bash`?\n")
 
     def completed(line: str) -> list[str]:
         words = line.split(" ")

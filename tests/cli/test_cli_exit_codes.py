@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli_shell import TRAIN, Shell
+from processes import stopped
 
 
 def test_check_of_clean_code_is_0(shell: Shell) -> None:
@@ -205,24 +205,22 @@ def test_a_reader_that_goes_away_is_quiet(shell: Shell) -> None:
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    process.stdout.read(100)
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    process.stderr.close()
-    assert process.wait() == 141
+    with stopped(process):
+        process.stdout.read(100)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
-def test_an_interrupt_is_130_and_quiet(shell: Shell, tmp_path: Path) -> None:
-    fifo = tmp_path / "started"
-    os.mkfifo(fifo)
+def test_an_interrupt_is_130_and_quiet(shell: Shell) -> None:
     process = subprocess.Popen(
         [
             sys.executable,
             "-c",
             "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
             "import torchlint.cli.check; from torchlint.cli import main;"
-            f" open({str(fifo)!r}, 'w').close(); main(['check', '-'])",
+            "print('ready', flush=True); main(['check', '-'])",
         ],
         cwd=shell.folder,
         env=shell.environment(),
@@ -230,10 +228,12 @@ def test_an_interrupt_is_130_and_quiet(shell: Shell, tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    fifo.read_bytes()
-    time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate()
+    assert process.stdout is not None
+    with stopped(process):
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
     assert (process.returncode, out, err) == (130, b"", b"")
 
 

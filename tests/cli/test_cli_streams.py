@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from cli_shell import TRAIN, Shell
+from processes import on_terminal
 
 from torchlint.config import FORMATS
 
@@ -141,27 +141,8 @@ def test_a_configuration_file_is_read_unless_isolated(quick: Shell) -> None:
 
 def terminal_output(shell: Shell, *arguments: str, **environment: str) -> str:
     """Run torchlint on a terminal of its own and give what it wrote there."""
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "torchlint", *arguments],
-        cwd=shell.folder,
-        env=shell.environment(TERM="xterm", **environment),
-        stdin=subprocess.DEVNULL,
-        stdout=follower,
-        stderr=follower,
-    )
-    os.close(follower)
-    written = b""
-    while True:
-        try:
-            part = os.read(leader, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        written += part
-    process.wait()
-    os.close(leader)
+    command = [sys.executable, "-m", "torchlint", *arguments]
+    _, written = on_terminal(command, shell.folder, shell.environment(TERM="xterm", **environment))
     return written.decode()
 
 

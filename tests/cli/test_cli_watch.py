@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cli_shell import Shell
 from cli_terminal import Terminal
+from processes import interruptible, stopped
 
 CLOCK = re.compile(r"^\[\d\d:\d\d:\d\d\] ")
 WATCH = ("check", "--select", "XY", "--no-cache", "--output-format", "concise", "--watch")
@@ -26,14 +27,10 @@ def watching(shell: Shell, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=interruptible,
     )
-    try:
+    with stopped(process):
         yield process
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 def lines(process: subprocess.Popen[str], last: str) -> list[str]:

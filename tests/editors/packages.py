@@ -18,5 +18,6 @@ def npm(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        timeout=300,
         check=False,
     )

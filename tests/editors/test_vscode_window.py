@@ -12,11 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from editors.packages import npm
 from notebook_samples import code, notebook
+from processes import stopped
 from report.browser import Browser
 from selenium.webdriver import Keys
 
@@ -48,28 +50,27 @@ def server(extension: Path, tmp_path: Path) -> Iterator[str]:
     (folder / "train.ipynb").write_text(notebook(code("x = 1\n"), code(SLOW)))
     places = ["--user-data-dir", str(data), "--extensions-dir", str(tmp_path / "extensions")]
     vsix = str(extension / "torchlint.vsix")
-    subprocess.run([program, *places, "--install-extension", vsix], check=True)
+    subprocess.run([program, *places, "--install-extension", vsix], check=True, timeout=PATIENCE)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     words = ["--auth", "none", "--bind-addr", address, "--disable-telemetry"]
-    with subprocess.Popen(
+    running = subprocess.Popen(
         [program, *words, *places, str(folder)], stdout=subprocess.PIPE, text=True
-    ) as running:
+    )
+    with stopped(running, 5 * PATIENCE):
         assert running.stdout is not None
-        for line in running.stdout:
-            if "HTTP server listening" in line:
-                break
+        assert any("HTTP server listening" in line for line in running.stdout)
         yield f"http://{address}/?folder={folder}"
         running.terminate()
+        running.wait(PATIENCE)
 
 
 @pytest.fixture
 def window(server: str, tmp_path: Path) -> Iterator[Browser]:
-    browser = Browser(tmp_path / "profile")
-    browser.go(server)
-    yield browser
-    browser.close()
+    with closing(Browser(tmp_path / "profile")) as browser:
+        browser.go(server)
+        yield browser
 
 
 def shown(window: Browser, selector: str) -> str:

@@ -8,11 +8,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from processes import stopped
 
 ROOT = Path(__file__).parents[2]
+LONG = 500
+"""Seconds for which the processors stay busy at most."""
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 BURN = "import time; end = time.monotonic() + 600\nwhile time.monotonic() < end: pass"
 """Ends by itself, so that it outlives no test that is killed."""
@@ -21,15 +25,11 @@ BURN = "import time; end = time.monotonic() + 600\nwhile time.monotonic() < end:
 @pytest.fixture
 def load() -> Iterator[None]:
     """Keep every processor busy."""
-    burn = [sys.executable, "-c", BURN]
-    others = [
-        subprocess.Popen(burn, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(os.cpu_count() or 1)
-    ]
-    yield
-    for other in others:
-        other.kill()
-        other.wait()
+    burn = [sys.executable, "-c", "while True: pass"]
+    with ExitStack() as others:
+        for _ in range(os.cpu_count() or 1):
+            others.enter_context(stopped(subprocess.Popen(burn), LONG))
+        yield
 
 
 @pytest.mark.usefixtures("load")

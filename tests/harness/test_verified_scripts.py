@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from harness.scripts import write
 from harness.wrong_pack import WRONG, install
+from processes import interruptible, stopped
 
 CALL = "from torchlint.cli import main; main()"
 
@@ -145,17 +146,15 @@ def test_an_interrupted_verification_leaves_no_process_and_no_file(
         env=marked,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        preexec_fn=interruptible,
     )
-    try:
+    with stopped(process, 200):
         until = time.monotonic() + 120
         while len(_marked(tmp_path)) < 4 and time.monotonic() < until:
             time.sleep(0.1)
         assert len(_marked(tmp_path)) >= 4
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
     assert process.returncode == code
     assert b"Traceback" not in errors
     assert _marked(tmp_path) == []

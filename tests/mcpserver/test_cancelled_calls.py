@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-import sys
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
-from mcp import ClientSession, StdioServerParameters, stdio_client
+from mcpserver.session import session
+from processes import PATIENCE
 
 pytest.importorskip("torch")
 
@@ -38,23 +38,22 @@ while True:
 def test_no_process_of_a_run_is_left_after_the_client(tmp_path: Path, stays: bool) -> None:
     (tmp_path / "train.py").write_text(SLOW)
     with socket.create_server(("127.0.0.1", 0)) as door:
+        door.settimeout(PATIENCE)
         anyio.run(_start_and_end_a_run, tmp_path, door, stays)
 
 
 async def _start_and_end_a_run(folder: Path, door: socket.socket, stays: bool) -> None:
-    words = ["-m", "torchlint", "mcp", "--root", str(folder)]
-    started = StdioServerParameters(command=sys.executable, args=words, cwd=folder)
     call = {"script": "train.py", "arguments": [str(door.getsockname()[1])], "quick": True}
-    async with stdio_client(started) as streams, ClientSession(*streams) as session:
-        await session.initialize()
+    async with session(folder) as client:
         async with anyio.create_task_group() as calls:
-            calls.start_soon(session.call_tool, "verify", call)
+            calls.start_soon(client.call_tool, "verify", call)
             line, _ = await anyio.to_thread.run_sync(door.accept)
+            line.settimeout(PATIENCE)
             assert await anyio.to_thread.run_sync(line.recv, 1) == b"."
             calls.cancel_scope.cancel()
         if stays:
             await anyio.to_thread.run_sync(_read_to_its_end, line)
-            assert (await session.list_tools()).tools
+            assert (await client.list_tools()).tools
     await anyio.to_thread.run_sync(_read_to_its_end, line)
     line.close()
 

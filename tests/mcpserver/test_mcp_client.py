@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import anyio
 from checkouts import ROOT
-from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.types import CallToolResult, TextContent
+from mcpserver.session import session
 
 SLOW = "import torch\ntorch.autograd.set_detect_anomaly(True)\ntorch.ones(3).sum()\n"
 
@@ -23,33 +22,30 @@ def test_a_client_checks_explains_and_fixes_within_the_root_alone(tmp_path: Path
 
 
 async def _talk(folder: Path) -> None:
-    words = ["-m", "torchlint", "mcp", "--root", str(folder)]
-    started = StdioServerParameters(command=sys.executable, args=words, cwd=folder)
-    async with stdio_client(started) as streams, ClientSession(*streams) as session:
-        await session.initialize()
-        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+    async with session(folder) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) == {"check", "explain", "fix", "audit", "verify", "tune"}
         assert set(tools["fix"].input_schema["properties"]) == {
             *("paths", "select", "unsafe_fixes", "apply", "whole")
         }
-        found = await session.call_tool("check", {"paths": ["train.py"]})
+        found = await client.call_tool("check", {"paths": ["train.py"]})
         assert found.structured_content is not None
         assert [each["code"] for each in found.structured_content["findings"]] == ["TL801"]
         given: tuple[str | list[str], ...] = (["perf", "TL2"], "perf,TL2")
         for select in given:
-            again = await session.call_tool("check", {"paths": ["train.py"], "select": select})
+            again = await client.call_tool("check", {"paths": ["train.py"], "select": select})
             assert again.structured_content == found.structured_content
-        page = await session.call_tool("explain", {"code": "TL801"})
+        page = await client.call_tool("explain", {"code": "TL801"})
         assert "detect_anomaly" in str(page.content)
-        diff = await session.call_tool("fix", {"paths": ["train.py"]})
+        diff = await client.call_tool("fix", {"paths": ["train.py"]})
         assert "-torch.autograd.set_detect_anomaly(True)" in str(diff.content)
         assert (folder / "train.py").read_text().startswith(SLOW)
-        outside = await session.call_tool("check", {"paths": ["../other.py"]})
+        outside = await client.call_tool("check", {"paths": ["../other.py"]})
         assert outside.is_error
         assert "is not below" in str(outside.content)
-        unknown = await session.call_tool("explain", {"code": "TL999"})
+        unknown = await client.call_tool("explain", {"code": "TL999"})
         assert unknown.is_error
-        assert not (await session.call_tool("fix", {"paths": ["train.py"], "apply": True})).is_error
+        assert not (await client.call_tool("fix", {"paths": ["train.py"], "apply": True})).is_error
 
 
 SHORT = 8_000
@@ -67,17 +63,14 @@ def _letters(result: CallToolResult) -> int:
 
 
 async def _ask_for_both(folder: Path) -> None:
-    words = ["-m", "torchlint", "mcp", "--root", str(folder)]
-    started = StdioServerParameters(command=sys.executable, args=words, cwd=folder)
-    async with stdio_client(started) as streams, ClientSession(*streams) as session:
-        await session.initialize()
+    async with session(folder) as client:
         for tool, arguments in (
             ("check", {"paths": ["."]}),
             ("fix", {"paths": ["."]}),
             ("audit", {"script": "train.py"}),
         ):
-            short = await session.call_tool(tool, arguments)
-            whole = await session.call_tool(tool, {**arguments, "whole": True})
+            short = await client.call_tool(tool, arguments)
+            whole = await client.call_tool(tool, {**arguments, "whole": True})
             assert _letters(short) < SHORT < _letters(whole), tool
             if short.structured_content is None or whole.structured_content is None:
                 assert tool == "fix"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from cut_scripts import CODES, FIXTURES, REGISTRY, cells_of, fixed, free, sources
+from processes import stopped
 
 from torchlint.engine import FixResult
 from torchlint.finding import Safety
@@ -102,7 +103,8 @@ class Runner:
         return list(json.loads(answers.readline()))
 
     def close(self) -> None:
-        self._process.communicate()
+        with stopped(self._process):
+            self._process.communicate()
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from editor import editor
 
 BARE = """\
 import os, signal, sys
@@ -89,3 +90,16 @@ def test_what_runs_scripts_says_in_one_line_that_it_cannot(project: Path, comman
         "`check`, `fix` and `audit` work here\n"
     )
     assert run(project, command, "--help").returncode == 0
+
+
+def test_the_server_shows_findings_and_fixes_them(project: Path) -> None:
+    with editor(program=("-c", BARE)) as opened:
+        opened.initialize(project)
+        uri = (project / "train0.py").as_uri()
+        opened.open(uri, SLOW)
+        (found,) = opened.diagnostics(uri).diagnostics
+        assert found.code == "TL801"
+        (fix_all,) = opened.actions(uri, found.range, "source.fixAll")
+        assert opened.wait(opened.client.code_action_resolve_async(fix_all)).edit is not None
+        opened.change(uri, "import torch\n", 2)
+        assert not opened.diagnostics(uri).diagnostics

@@ -30,6 +30,8 @@ HOVER = 25
 def test_a_page_fits_a_screen_and_a_hover(rule: type[Rule]) -> None:
     page = brief_page(rule, Paint(width=80), measurements_of(rule))
     assert page.count("\n") <= SCREEN
+    prose = [line for line in page.splitlines() if not re.match(r"  |[-*|`]|https:", line)]
+    assert max(map(len, prose)) <= 80
     for part in ("Why it is slow", "Example: ", "Measured", "When not to", "--examples"):
         assert f"\n{part}" in page or part in page.splitlines()[-1]
     assert f"{DOCUMENTATION}/rules/{rule.code}/" in page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,9 +32,8 @@ COLORS = {
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.close()
+    with closing(Browser(tmp_path_factory.mktemp("profile"))) as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_the_charts_have_their_axes_units_and_legends(browser: Browser) -> None:
     assert "9 ms (50%)" in parts
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [1400, 800, 360])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_and_can_be_read(browser: Browser, folder: Path, width: int, scheme: str) -> None:
     browser.look(width, scheme)

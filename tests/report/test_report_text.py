@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import click
 import pytest
 from report_samples import SCRIPT, report_of, sample_findings, span_of
 from syrupy.assertion import SnapshotAssertion
@@ -116,6 +117,19 @@ def full(text: str, span: Span, width: int | None = None) -> list[str]:
     report = report_of(text, [Finding("XY001", span, "here")])
     lines = render(report, Paint(width=width), "full").splitlines()
     return lines[next(row for row, line in enumerate(lines) if line.endswith(" |")) : -2]
+
+
+@pytest.mark.parametrize("style", ["full", "grouped"])
+def test_a_message_stands_below_where_the_terminal_is_narrow(style: str) -> None:
+    said = "`loss.item()` waits for the device in every step: add up on the device"
+    report = report_of(SCRIPT, [Finding("TL201", span_of(SCRIPT, "loss.item()"), said)])
+    for color in (False, True):
+        text = render(report, Paint(color, width=50), style)
+        lines = click.unstyle(text).splitlines()
+        prose = [line for line in lines if "TL201" in line or "loss" in line or "device" in line]
+        assert max(map(len, prose)) <= 50
+        assert " ".join(click.unstyle(text).split()).count(f"{said}") == 1
+        assert "] high:" in " ".join(lines).replace("]     ", "] ")
 
 
 def test_a_range_of_several_lines_has_a_bar() -> None:

@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from processes import stopped
 from server_documents import TRAIN
 
+ALL = 500
+"""Seconds for all tests that share a server: fewer than one test may take."""
 INITIALIZE: dict[str, Any] = {"processId": None, "rootUri": None, "capabilities": {}}
 
 
@@ -71,12 +74,13 @@ def framed(body: bytes) -> bytes:
 def wire() -> Iterator[Wire]:
     """Return a server that is up; in the end it must take its leave without a traceback."""
     made = Wire()
-    assert "result" in made.ask(1, "initialize", INITIALIZE)
-    made.say({"jsonrpc": "2.0", "method": "initialized", "params": {}})
-    yield made
-    assert "result" in made.ask(2, "shutdown", None)
-    made.say({"jsonrpc": "2.0", "method": "exit"})
-    assert made.end() == (0, b"")
+    with stopped(made.process, ALL):
+        assert "result" in made.ask(1, "initialize", INITIALIZE)
+        made.say({"jsonrpc": "2.0", "method": "initialized", "params": {}})
+        yield made
+        assert "result" in made.ask(2, "shutdown", None)
+        made.say({"jsonrpc": "2.0", "method": "exit"})
+        assert made.end() == (0, b"")
 
 
 def _still_works(wire: Wire) -> bool:
@@ -177,14 +181,16 @@ def test_an_answer_that_nobody_asked_for(wire: Wire) -> None:
 def test_a_request_before_the_introduction() -> None:
     wire = Wire()
     params = {"textDocument": {"uri": "file:///a.py"}, "position": {"line": 0, "character": 0}}
-    assert "error" in wire.ask(5, "textDocument/hover", params)
-    assert "result" in wire.ask(6, "initialize", INITIALIZE)
-    assert _still_works(wire)
-    assert wire.end() == (1, b"")
+    with stopped(wire.process):
+        assert "error" in wire.ask(5, "textDocument/hover", params)
+        assert "result" in wire.ask(6, "initialize", INITIALIZE)
+        assert _still_works(wire)
+        assert wire.end() == (1, b"")
 
 
 @pytest.mark.parametrize("data", [b"", b"Content-Length: 12\r\n\r\n{", b"\0" * 4096])
 def test_an_editor_that_is_gone_ends_the_server(data: bytes) -> None:
     wire = Wire()
-    wire.send(data)
-    assert wire.end() == (1, b"")
+    with stopped(wire.process):
+        wire.send(data)
+        assert wire.end() == (1, b"")

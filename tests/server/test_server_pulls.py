@@ -58,7 +58,7 @@ def test_changed_settings_make_the_editor_ask_again(asking: Editor, tmp_path: Pa
     assert isinstance(first, types.RelatedFullDocumentDiagnosticReport)
     (tmp_path / "torchlint.toml").write_text('ignore = ["TL801"]\n')
     while not asking.refreshes.empty():
-        asking.refreshes.get()
+        asking.refreshes.get(timeout=PATIENCE)
     asking.save(uri)
     asking.refreshes.get(timeout=PATIENCE)
     after = ask(asking, uri, first.result_id)

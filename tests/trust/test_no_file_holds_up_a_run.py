@@ -187,9 +187,9 @@ def test_another_thread_is_as_it_was() -> None:
             within(0.02, "x.py", lambda: str(sum(range(500_000))), str.upper)
         said.append(within(5, "x.py", lambda: "done", str.upper))
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    thread.join()
+    thread.join(PATIENCE)
     assert said[0].startswith("X.PY TOOK MORE THAN 0.05 CPU S")
     assert said[1:] == ["done"]
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import stopped
 
 COMMAND = (
     sys.executable,
@@ -63,11 +64,10 @@ def test_killed_at_any_moment(tmp_path: Path, after: bytes) -> None:
         running = subprocess.Popen(
             [*COMMAND, str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        while running.poll() is None and all(file.read_bytes() == BEFORE for file in files):
-            time.sleep(0.002)
-        time.sleep(draw.random() * 0.01)
-        running.send_signal(signal.SIGKILL)
-        running.wait()
+        with stopped(running):
+            while running.poll() is None and all(file.read_bytes() == BEFORE for file in files):
+                time.sleep(0.002)
+            time.sleep(draw.random() * 0.01)
         found = {file.read_bytes() for file in files}
         assert found <= {BEFORE, after}
         seen |= found
@@ -81,7 +81,8 @@ def test_two_at_once(tmp_path: Path, after: bytes) -> None:
         for _ in range(2)
     ]
     for running in both:
-        out, err = running.communicate()
+        with stopped(running):
+            out, err = running.communicate()
         assert b"Traceback" not in out + err
         assert running.returncode in (0, 2)
     assert {file.read_bytes() for file in files} == {after}

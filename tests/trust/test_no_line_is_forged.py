@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from processes import on_terminal
 
 EVIL = "a\x1b[2Jb\nTL999 forged\r.py"
 SCRIPT = """import torch
@@ -62,21 +62,9 @@ def test_a_diff_in_a_pipe_is_for_patch_and_quotes_names(project: Path) -> None:
 
 
 def test_a_diff_on_a_terminal_writes_escapes_out(project: Path) -> None:
-    leader, follower = pty.openpty()
     command = [sys.executable, "-m", "torchlint", "fix", "--no-cache", "--color", "never", "."]
-    with subprocess.Popen(command, cwd=project, stdout=follower, stderr=follower) as running:
-        os.close(follower)
-        shown = b""
-        while True:
-            try:
-                read = os.read(leader, 65536)
-            except OSError:
-                break
-            if not read:
-                break
-            shown += read
-    os.close(leader)
-    assert running.returncode == 1
+    code, shown = on_terminal(command, project)
+    assert code == 1
     assert b"\\x1b]8;;http://evil\\x07 click" in shown
     assert b"\x1b]8" not in shown
 

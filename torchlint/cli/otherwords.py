@@ -6,19 +6,13 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-_COMPLETION: Final = (
-    'put `eval "$(_TORCHLINT_COMPLETE=bash_source torchlint)"` into ~/.bashrc; also zsh_source, '
-    "fish_source"
-)
 _COMMANDS: Final[Mapping[str, str]] = {
     "format": "torchlint formats nothing: use `ruff format`",
     "help": "use `torchlint --help`",
     "analyze": "use `torchlint audit`, which goes through every known technique",
     "bench": "use `torchlint verify`",
     "benchmark": "use `torchlint verify`",
-    "completion": _COMPLETION,
-    "completions": _COMPLETION,
-    "generate-shell-completion": _COMPLETION,
+    "completion": "use `torchlint completions`",
     "compare": "use `torchlint verify`",
     "doctor": "use `torchlint audit`",
     "measure": "use `torchlint verify`",

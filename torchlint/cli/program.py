@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _COMPLETION: Final = """\b
 To complete commands, options and codes with the Tab key, put this into ~/.bashrc:
-  eval "$(_TORCHLINT_COMPLETE=bash_source torchlint)"
-For zsh write zsh_source, for fish fish_source.
+  eval "$(torchlint completions bash)"
+`completions` knows zsh, fish and powershell as well.
 
 Ruff's words work, too: `rule` is `explain`, `linter` is `rules`, `lint` is `check`.
 """
@@ -28,16 +28,18 @@ _GONE: Final = "the current folder no longer exists: change to one that does"
 _COMMANDS: Final = {
     "check": "Report what makes training slow.",
     "fix": "Print the diff of the fixes, or write them with --apply.",
-    "verify": "Run the original and the fixed script side by side, and compare.",
-    "tune": "Measure the best number of workers, prefetch factor and batch size.",
+    "verify": "Run original and fixed script side by side, and compare.",
+    "tune": "Measure the best workers, prefetch factor and batch size.",
     "audit": "List every known technique: in use, missing, not applicable.",
     "rules": "List all rules.",
     "explain": "Explain one rule: why, an example with its fix, the gain.",
     "server": "Run the language server, for editors.",
     "mcp": "Run the MCP server, for coding agents.",
+    "setup": "Write the skill that tells a coding agent how to use torchlint.",
     "new": "Write a new rule, or a pack of rules.",
     "config": "Print the settings in force and where each came from.",
     "clean": "Delete the caches below a folder.",
+    "completions": "Print the completion script of a shell.",
     "version": "Print the version.",
 }
 _CLEARER: Final = {
@@ -47,7 +49,12 @@ _CLEARER: Final = {
     "a valid float": "a number",
 }
 """Words of click's messages, and what a user understands."""
-_ALIASES: Final = {"rule": "explain", "linter": "rules", "lint": "check"}
+_ALIASES: Final = {
+    "rule": "explain",
+    "linter": "rules",
+    "lint": "check",
+    "generate-shell-completion": "completions",
+}
 """Ruff's words for commands."""
 
 

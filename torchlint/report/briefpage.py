@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _WIDTH: Final = 100
 _MARKS: Final = ("- ", "+ ", "! ")
 _CHANGE: Final = re.compile(r"^[-+] ", re.MULTILINE)
-_EXAMPLE: Final = 24
+_EXAMPLE: Final = 22
 """The most lines of the example."""
 _IN_HOVER: Final = 8
 _WHY_IN_HOVER: Final = 5
@@ -34,13 +34,20 @@ def brief_page(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) 
 
 def _on_a_screen(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]) -> Iterator[str]:
     card, written = card_of(rule), rule.page()
-    yield f"{paint.code(card.code)} {paint.strong(card.name)}: {card.summary}"
-    yield paint.gutter(f"{facts(card)} Groups: {', '.join(card.groups)}.")
+    width = min(paint.width or _WIDTH, _WIDTH)
+    first, *rest = wrapped(f"{card.code} {card.name}: {card.summary}", width, 0)
+    yield first.replace(
+        f"{card.code} {card.name}", f"{paint.code(card.code)} {paint.strong(card.name)}", 1
+    )
+    yield from rest
+    for line in wrapped(f"{facts(card)} Groups: {', '.join(card.groups)}.", width, 0):
+        yield paint.gutter(line)
     for heading in ("What it does", "Why it is slow"):
         yield from _section(heading, written, paint)
     example, more = _shortest(written), len(written.reported) + len(written.quiet) - 1
     if example is not None:
-        yield from ("", paint.strong(f"Example: {example.title}"))
+        yield ""
+        yield from map(paint.strong, wrapped(f"Example: {example.title}", width, 0))
         yield from (f"  {painted(line, paint)}" for line in _cut(example, _EXAMPLE))
     yield from ("", paint.strong("Measured"), *gains(measured))
     if rule.options:

@@ -8,6 +8,7 @@ from torchlint.report.entry import Entry
 from torchlint.report.escape import printable
 from torchlint.report.header import header, labels
 from torchlint.report.paint import Paint
+from torchlint.report.wrapping import wrapped
 
 
 def concise(entries: Sequence[Entry], paint: Paint) -> str:
@@ -22,10 +23,22 @@ def grouped(entries: Sequence[Entry], paint: Paint) -> str:
     width = max(len(entry.place) for entry in entries)
     lines = [f"{paint.path(printable(entries[0].path))}:\n"]
     for entry in entries:
-        text = f"{labels(entry, paint)} {printable(entry.message)}"
-        lines.append(f"  {entry.place:<{width}}  {text}{_grade(entry, paint)}\n")
+        first, *rest = _in_columns(entry, paint, width + 4)
+        lines.append(f"  {entry.place:<{width}}  {first}\n")
+        lines += [f"{line}\n" for line in rest]
         lines.append(_notes(entry, paint, " " * (width + 4)))
     return "".join(lines)
+
+
+def _in_columns(entry: Entry, paint: Paint, indent: int) -> list[str]:
+    """Return a finding on one line, with the message below it where the terminal is too narrow."""
+    message, grade = printable(entry.message), _grade(entry, paint)
+    plain = f"{labels(entry, Paint())} {message}{_grade(entry, Paint())}"
+    if paint.width is None or indent + len(plain) <= paint.width:
+        return [f"{labels(entry, paint)} {message}{grade}"]
+    below = wrapped(f"{message}{_grade(entry, Paint())}", paint.width, indent)
+    *lines, last = below or [""]
+    return [labels(entry, paint), *lines, last.replace(_grade(entry, Paint()), grade)]
 
 
 def _notes(entry: Entry, paint: Paint, indent: str = "  ") -> str:
