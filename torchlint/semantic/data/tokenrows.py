@@ -23,7 +23,7 @@ _KEEPING: Final = frozenset(
     ).split()
 )
 """The methods of a dataset whose result is a dataset, stored in Arrow tables again."""
-_TOKENIZER: Final = re.compile(r"transformers\.(?:\w+\.)*\w*Tokenizer\w*\.from_pretrained")
+TOKENIZER: Final = re.compile(r"transformers\.(?:\w+\.)*\w*Tokenizer\w*\.from_pretrained")
 _TRANSFORMS: Final = ("set_transform", "with_transform")
 
 
@@ -119,7 +119,7 @@ class TokenRows(Analysis):
         made = self._values(node) or []
         return any(
             isinstance(value, cst.Call)
-            and _TOKENIZER.fullmatch(self.names.name(value.func) or "") is not None
+            and TOKENIZER.fullmatch(self.names.name(value.func) or "") is not None
             for value in made
         )
 
