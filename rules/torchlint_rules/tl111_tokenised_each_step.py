@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, How, Per, Role, Rule, Script, State
+from torchlint.api import Finding, Frequency, How, Per, Rate, Role, Rule, Script, State
 from torchlint_rules.shared.tokenizers import tokenizer_of
 
 _LOADER: Final = "torch.utils.data.DataLoader"
@@ -47,6 +47,9 @@ def _place(script: Script, call: cst.Call) -> str:
     function = script.scopes.function(call)
     if function is None:
         return ""
+    if script.loops.ownership.rate(function) is Rate.STEP:
+        often = script.loops.frequency(call) is Frequency.EVERY_PASS
+        return "in every step" if often and _depends_on(script, call, function) else ""
     if function.name.value == "forward" and _is_network(script, function):
         return "in every forward pass" if _depends_on(script, call, function) else ""
     return "for every batch, without workers" if _collates(script, function) else ""

@@ -52,6 +52,7 @@ _CALLED: Final = {
     "torch.nn.Parameter": Kind.TENSOR,
     "torch.autograd.grad": Kind.SEQUENCE,
     "torch.nn.utils.clip_grad_norm_": Kind.TENSOR,
+    "torch.nn.utils.get_total_norm": Kind.TENSOR,
     "torch.nn.utils.rnn.pad_sequence": Kind.TENSOR,
     "torch.utils.data.random_split": Kind.SEQUENCE,
     "torchvision.datasets.ImageFolder": Kind.DATASET,
