@@ -6,6 +6,7 @@ from torchlint.rule import Rule
 from torchlint.semantic.data.batching import Layout
 from torchlint.semantic.data.datasets import Trait, Traits
 from torchlint.semantic.data.items import ItemCode, Per
+from torchlint.semantic.data.loaders import Loader
 from torchlint.semantic.data.parts import Part
 from torchlint.semantic.edits.rewrite import Edits
 from torchlint.semantic.loops.engines import Rate
@@ -83,6 +84,7 @@ __all__ = [
     "Layer",
     "LayerPair",
     "Layout",
+    "Loader",
     "Loop",
     "Mode",
     "Move",

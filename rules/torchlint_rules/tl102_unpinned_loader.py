@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, Rule, Script, TrainerArguments
+from torchlint.api import Finding, Fix, Loader, Rule, Script, TrainerArguments
 from torchlint_rules.shared.grouping import joined, maker
 from torchlint_rules.shared.pinning import available, unpinned, unseen
 
@@ -24,15 +24,16 @@ class UnpinnedLoader(Rule):
                 yield from self._of_trainer(script, arguments)
 
     def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
-        for site in unpinned(script):
+        for loader in unpinned(script):
             asked = available(script)
             assert asked is not None
             message = (
-                f"{script.loaders.label(site.node)} does not pin memory, so every batch is copied "
+                f"{loader.label} does not pin memory, so every batch is copied "
                 f"twice on its way to the GPU; pass pin_memory={asked}"
             )
-            fix = _fix(script, site, asked)
-            yield maker(script, site.node), Finding(self.code, script.span(site.node), message, fix)
+            fix = _fix(script, loader, asked)
+            finding = Finding(self.code, script.span(loader.node), message, fix)
+            yield maker(script, loader.node), finding
 
     def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
         given = arguments.given(_OPTION)
@@ -51,19 +52,19 @@ class UnpinnedLoader(Rule):
         yield Finding(self.code, script.span(place), message, fix, notes, impact="low")
 
 
-def _fix(script: Script, site: CallSite, asked: str) -> Fix | None:
-    imported = script.edits.importing("torch", at=site.node)
+def _fix(script: Script, loader: Loader, asked: str) -> Fix | None:
+    imported = script.edits.importing("torch", at=loader.node)
     if imported is None:
         return None
     torch, edits = imported
     value = asked.replace("torch", torch, 1)
-    change = script.edits.with_keyword(site.node, "pin_memory", value)
-    deprecated = site.given("pin_memory_device")
+    change = script.edits.with_keyword(loader.node, "pin_memory", value)
+    deprecated = loader.given("pin_memory_device")
     if deprecated is not None:
         if not script.program.target.has((2, 8)):
             return None
-        change = (*change, *script.edits.without_argument(site.node, deprecated))
-    title, because = f"Pass pin_memory={value}", unseen(script, site)
+        change = (*change, *script.edits.without_argument(loader.node, deprecated))
+    title, because = f"Pass pin_memory={value}", unseen(script, loader)
     doubt = script.program.target.doubt((2, 6)) if "accelerator" in asked else ""
     if doubt:
         because = because or f"`torch.accelerator` {doubt}"

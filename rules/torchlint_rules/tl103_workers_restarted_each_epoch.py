@@ -9,11 +9,11 @@ import libcst as cst
 
 from torchlint.api import (
     Binding,
-    CallSite,
     Finding,
     Fix,
     Impact,
     Kind,
+    Loader,
     Rule,
     Script,
     State,
@@ -23,7 +23,6 @@ from torchlint.api import (
 from torchlint_rules.shared.grouping import joined, maker
 
 _CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "add", "append")
-_WORKERS: Final = "num_workers"
 _PERSISTENT: Final = "dataloader_persistent_workers"
 _MOST: Final = 1024
 _RARE: Final = 500
@@ -39,24 +38,24 @@ class WorkersRestartedEachEpoch(Rule):
             yield from self._of_trainer(script, arguments)
 
     def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
-        for site in script.calls.of("torch.utils.data.DataLoader"):
-            workers = _workers(script, site)
-            if workers is None or not _restarts_same(script, site):
+        for loader in script.loaders:
+            workers = _workers(script, loader)
+            if workers is None or not _restarts_same(script, loader):
                 continue
             message = (
-                f"{script.loaders.label(site.node)} restarts its {workers.told} every epoch; "
+                f"{loader.label} restarts its {workers.told} every epoch; "
                 f"pass persistent_workers={workers.kept or 'True if there are any'}"
             )
             fix = None
             if workers.kept:
                 fix = Fix.unsafe(
                     f"Pass persistent_workers={workers.kept}",
-                    script.edits.with_keyword(site.node, "persistent_workers", workers.kept),
+                    script.edits.with_keyword(loader.node, "persistent_workers", workers.kept),
                     because="under the same seed the order differs from the second epoch on",
                 )
-            span = script.span(site.node)
+            span = script.span(loader.node)
             yield (
-                maker(script, site.node),
+                maker(script, loader.node),
                 Finding(self.code, span, message, fix, impact=workers.impact),
             )
 
@@ -103,9 +102,9 @@ class _Workers(NamedTuple):
     impact: Impact | None = None
 
 
-def _workers(script: Script, site: CallSite) -> _Workers | None:
+def _workers(script: Script, loader: Loader) -> _Workers | None:
     """Return the workers of a loader, None if it has none or none by default."""
-    number, given = site.argument(_WORKERS), site.given(_WORKERS)
+    number, given = loader.workers, loader.given("num_workers")
     if number.is_literal:
         count = number.literal
         if type(count) is not int or count < 1:
@@ -165,42 +164,41 @@ def _is_positive(script: Script, node: cst.BaseExpression) -> bool:
     return name in _PROCESSORS
 
 
-def _restarts_same(script: Script, site: CallSite) -> bool:
+def _restarts_same(script: Script, loader: Loader) -> bool:
     """Return whether each epoch starts workers that see the same dataset as those before."""
-    dataset = site.given("dataset")
     return (
-        site.argument("persistent_workers").state is State.ABSENT
-        and dataset is not None
-        and Trait.IN_MEMORY not in script.loaders.datasets.traits(dataset.value)
-        and bool(script.loaders.repeated(site.node))
-        and not _is_changed(script, site.node)
-        and not script.loaders.takes_one_batch_a_pass(site.node)
+        loader.argument("persistent_workers").state is State.ABSENT
+        and loader.dataset is not None
+        and Trait.IN_MEMORY not in loader.traits
+        and bool(loader.repeated)
+        and not _is_changed(script, loader)
+        and not loader.takes_one_batch_a_pass
     )
 
 
-def _is_changed(script: Script, made: cst.Call) -> bool:
+def _is_changed(script: Script, loader: Loader) -> bool:
     """Return whether the script changes the dataset of a loader after building the loader."""
-    dataset = script.calls.at(made).given("dataset")
+    dataset = loader.dataset
     if dataset is None:
         return True
-    word = script.code(dataset.value)
-    objects = {id(value) for value in script.values.origins.of(dataset.value).values}
+    word = script.code(dataset)
+    objects = {id(value) for value in script.values.origins.of(dataset).values}
     for target in _changed(script):
         owner = target
         while isinstance(owner, (cst.Attribute, cst.Subscript)):
             owner = owner.value
-            if script.tree.order(owner) > script.tree.order(made) and _is_dataset(
-                script, owner, made, objects, word
+            if script.tree.order(owner) > script.tree.order(loader.node) and _is_dataset(
+                script, owner, loader, objects, word
             ):
                 return True
     return False
 
 
 def _is_dataset(
-    script: Script, node: cst.BaseExpression, made: cst.Call, objects: set[int], word: str
+    script: Script, node: cst.BaseExpression, loader: Loader, objects: set[int], word: str
 ) -> bool:
     if isinstance(node, cst.Attribute) and node.attr.value == "dataset":
-        return made in script.loaders.made_by(node.value)
+        return loader in script.loaders.made_by(node.value)
     if not isinstance(node, (cst.Name, cst.Attribute)) or script.kind(node) is Kind.LOADER:
         return False
     return script.code(node) == word or any(

@@ -8,7 +8,6 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import (
-    CallSite,
     Edits,
     Finding,
     Fix,
@@ -16,6 +15,7 @@ from torchlint.api import (
     How,
     Impact,
     Invariance,
+    Loader,
     Loop,
     Role,
     Rule,
@@ -23,36 +23,36 @@ from torchlint.api import (
     State,
 )
 
-_LOADER: Final = "torch.utils.data.DataLoader"
 _DEPTH: Final = 3
 
 
 class LoaderBuiltInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader that an epoch loop builds again from the same arguments."""
-        sites = list(script.calls.of(_LOADER))
-        epochs = _epoch_loops(script) if sites else []
-        for site in sites:
-            found = _remade(script, site, epochs)
+        loaders = list(script.loaders)
+        epochs = _epoch_loops(script) if loaders else []
+        for loader in loaders:
+            found = _remade(script, loader, epochs)
             if found is None:
                 continue
             loop, runs, invariance = found
-            label = script.loaders.label(site.node)
             if runs:
-                function = script.scopes.function(site.node)
+                function = script.scopes.function(loader.node)
                 assert function is not None
                 message = (
-                    f"each epoch rebuilds {label} in `{function.name.value}()`; make it once "
-                    "before the epochs and hand it in"
+                    f"each epoch rebuilds {loader.label} in `{function.name.value}()`; make it "
+                    "once before the epochs and hand it in"
                 )
             elif invariance is Invariance.REMADE:
-                message = f"each epoch rebuilds {label} and what it reads from; make them once"
+                message = (
+                    f"each epoch rebuilds {loader.label} and what it reads from; make them once"
+                )
             else:
-                message = f"each epoch rebuilds {label}; make it once before the loop"
+                message = f"each epoch rebuilds {loader.label}; make it once before the loop"
             fixable = not runs and invariance is Invariance.INVARIANT
-            fix = _fix(script, site, loop) if fixable else None
-            impact: Impact | None = None if _starts_workers(site) or fix is None else "low"
-            yield Finding(self.code, script.span(site.node), message, fix, impact=impact)
+            fix = _fix(script, loader, loop) if fixable else None
+            impact: Impact | None = None if not loader.has_no_workers or fix is None else "low"
+            yield Finding(self.code, script.span(loader.node), message, fix, impact=impact)
         yield from self._iterators(script)
 
     def _iterators(self, script: Script) -> Iterator[Finding]:
@@ -68,7 +68,7 @@ class LoaderBuiltInLoop(Rule):
             if script.loops.frequency(outer) is not Frequency.EVERY_PASS:
                 continue
             built = script.loaders.made_by(given)
-            if not built or any(script.tree.inside(each, loop.node) for each in built):
+            if not built or any(script.tree.inside(each.node, loop.node) for each in built):
                 continue
             shown = script.code(given)
             message = (
@@ -77,12 +77,6 @@ class LoaderBuiltInLoop(Rule):
                 "the loop and draw from it"
             )
             yield Finding(self.code, script.span(outer), message)
-
-
-def _starts_workers(site: CallSite) -> bool:
-    """Return whether a loader may have workers, which are what costs time to start again."""
-    workers = site.argument("num_workers")
-    return workers.state is not State.ABSENT and not workers.equals(0)
 
 
 def _epoch_loops(script: Script) -> list[Loop]:
@@ -107,14 +101,14 @@ def _counts_epochs(loop: Loop) -> bool:
 
 
 def _remade(
-    script: Script, site: CallSite, epochs: list[Loop]
+    script: Script, loader: Loader, epochs: list[Loop]
 ) -> tuple[Loop, tuple[cst.Call, ...], Invariance] | None:
     """Return the epoch loop that rebuilds a loader, and the calls that lead to it."""
-    for loop, runs in _ways(script, site.node, _DEPTH):
-        if loop not in epochs or _is_rare(script, runs[0] if runs else site.node, loop):
+    for loop, runs in _ways(script, loader.node, _DEPTH):
+        if loop not in epochs or _is_rare(script, runs[0] if runs else loader.node, loop):
             continue
         found = min(
-            (script.loops.invariances.of(arg.value, loop.node, runs) for arg in site.node.args),
+            (script.loops.invariances.of(arg.value, loop.node, runs) for arg in loader.node.args),
             default=Invariance.CHANGING,
         )
         if found is not Invariance.CHANGING:
@@ -152,35 +146,35 @@ def _is_rare(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
 # -- the fix ------------------------------------------------------------------
 
 
-def _fix(script: Script, site: CallSite, loop: Loop) -> Fix | None:
-    edits = _hoisted(script, site, loop)
+def _fix(script: Script, loader: Loader, loop: Loop) -> Fix | None:
+    edits = _hoisted(script, loader, loop)
     if edits is None:
         return None
     title = "Make the loader once, before the loop"
-    persistent = site.argument("persistent_workers")
+    persistent = loader.argument("persistent_workers")
     if persistent.state is not State.ABSENT and not persistent.equals(False):
         because = "workers that live on shuffle otherwise from the second epoch on"
         return Fix.unsafe(title, edits, because=because)
-    generator = site.given("generator")
+    generator = loader.given("generator")
     if generator is not None and isinstance(generator.value, cst.Call):
         because = "each epoch shuffled alike, since it seeded the generator again"
         return Fix.unsafe(title, edits, because=because)
-    if script.loaders.escapes(site.node):
+    if loader.escapes:
         because = "code out of sight gets the loader, and what it changes on it would stay"
         return Fix.unsafe(title, edits, because=because)
     return Fix.exact(title, edits)
 
 
-def _hoisted(script: Script, site: CallSite, loop: Loop) -> Edits | None:
+def _hoisted(script: Script, loader: Loader, loop: Loop) -> Edits | None:
     """Return the edits that move the construction of a loader before a loop."""
-    statement = script.tree.statement(site.node)
+    statement = script.tree.statement(loader.node)
     if (
         not script.edits.stands_alone(loop.node)
         or script.tree.parent(statement) is not loop.node.body
     ):
         return None
-    if isinstance(statement, cst.For) and statement.iter is site.node:
-        return _named(script, site.node, loop)
+    if isinstance(statement, cst.For) and statement.iter is loader.node:
+        return _named(script, loader.node, loop)
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
     if not isinstance(small, cst.Assign) or not script.edits.stands_alone(statement):
         return None

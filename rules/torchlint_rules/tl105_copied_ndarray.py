@@ -251,10 +251,10 @@ def _collated(script: Script, call: cst.Call, use: TensorUse) -> bool:
         return False
     if any(_hands_out(script, each, owner) for each in script.tree.all(cst.Call)):
         return False
-    loaders = list(script.calls.of("torch.utils.data.DataLoader"))
-    handed = [site.given("dataset") for site in loaders]
+    loaders = list(script.loaders)
+    handed = [loader.dataset for loader in loaders]
     known = any("Dataset" in base for base in script.functions.bases(owner)) or any(
-        arg is not None and script.functions.instance_of(arg.value) is owner for arg in handed
+        each is not None and script.functions.instance_of(each) is owner for each in handed
     )
     if (
         not loaders
@@ -266,10 +266,8 @@ def _collated(script: Script, call: cst.Call, use: TensorUse) -> bool:
     ):
         return False
     return not any(
-        site.has_splat
-        or site.given("collate_fn") is not None
-        or site.argument("batch_size").equals(None)
-        for site in loaders
+        loader.has_splat or loader.given("collate_fn") is not None or loader.batch_size.equals(None)
+        for loader in loaders
     )
 
 

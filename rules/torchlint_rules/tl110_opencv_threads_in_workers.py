@@ -7,7 +7,19 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, How, ItemCode, Note, Per, Rule, Script, State, receiver_of
+from torchlint.api import (
+    Finding,
+    Fix,
+    How,
+    ItemCode,
+    Loader,
+    Note,
+    Per,
+    Rule,
+    Script,
+    State,
+    receiver_of,
+)
 
 _WORKS: Final = frozenset(
     f"cv2.{name}"
@@ -20,7 +32,6 @@ _WORKS: Final = frozenset(
 """Functions that OpenCV runs in several threads, or that stand for such work."""
 _LIMIT: Final = "cv2.setNumThreads"
 _Statement = cst.BaseStatement | cst.BaseSmallStatement
-_LOADER: Final = "torch.utils.data.DataLoader"
 
 
 class OpencvThreadsInWorkers(Rule):
@@ -42,7 +53,7 @@ class OpencvThreadsInWorkers(Rule):
                 f"every worker runs `{script.code(call.func)}` with as many threads as the machine "
                 "has cores; call `cv2.setNumThreads(0)` once, where the dataset is defined"
             )
-            notes = (Note(script.span(loader), "the loader with workers"),)
+            notes = (Note(script.span(loader.node), "the loader with workers"),)
             yield Finding(self.code, script.span(call), message, _fix(script, call), notes)
 
 
@@ -57,22 +68,22 @@ def _work(script: Script, code: ItemCode) -> cst.Call | None:
     return None
 
 
-def _loader(script: Script, code: ItemCode) -> cst.Call | None:
+def _loader(script: Script, code: ItemCode) -> Loader | None:
     """Return a loader that has workers and may read the items."""
-    for site in script.calls.of(_LOADER):
-        workers = site.argument("num_workers")
+    for loader in script.loaders:
+        workers = loader.workers
         literal = workers.literal if workers.is_literal else None
         if workers.state is State.DECIDED or (isinstance(literal, int) and literal > 0):
-            if code.owner is None or _may_read(script, site.given("dataset"), code.owner):
-                return site.node
+            if code.owner is None or _may_read(script, loader.dataset, code.owner):
+                return loader
     return None
 
 
-def _may_read(script: Script, given: cst.Arg | None, owner: cst.ClassDef) -> bool:
+def _may_read(script: Script, given: cst.BaseExpression | None, owner: cst.ClassDef) -> bool:
     """Return whether a dataset may be an instance of a class."""
     if given is None:
         return True
-    known = script.functions.instance_of(given.value)
+    known = script.functions.instance_of(given)
     return known is None or known is owner or owner.name.value in script.functions.bases(known)
 
 

@@ -7,10 +7,9 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, How, Per, Rate, Role, Rule, Script, State
+from torchlint.api import Finding, Frequency, How, Per, Rate, Role, Rule, Script
 from torchlint_rules.shared.tokenizers import tokenizer_of
 
-_LOADER: Final = "torch.utils.data.DataLoader"
 _GENERATES: Final = frozenset("generate sample rollout".split())
 _CURE: Final = "tokenize the texts once, before the training, and only pad each batch"
 
@@ -105,13 +104,13 @@ def _collates(script: Script, function: cst.FunctionDef) -> bool:
     ]
     if not codes or script.loaders.datasets.work.drawn(function):
         return False
-    workers = [
-        site.argument("num_workers")
-        for site in script.calls.of(_LOADER)
-        if (given := site.given("collate_fn")) is not None
+    loaders = [
+        loader
+        for loader in script.loaders
+        if (given := loader.given("collate_fn")) is not None
         and any(
             script.functions.definition(value) is function
             for value in script.values.origins.of(given.value).values
         )
     ]
-    return bool(workers) and all(each.state is State.ABSENT or each.equals(0) for each in workers)
+    return bool(loaders) and all(loader.has_no_workers for loader in loaders)

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Finding, Rule, Script, State, TrainerArguments
-from torchlint_rules.shared.pinning import may_pin
+from torchlint.api import Finding, Loader, Rule, Script, State, TrainerArguments
 
 
 class PreparedLoaderBlocks(Rule):
@@ -18,7 +17,7 @@ class PreparedLoaderBlocks(Rule):
             if loader is None or not _blocks(script, arguments):
                 continue
             message = (
-                f"batches of {script.loaders.label(loader)} are pinned, but each copy to the "
+                f"batches of {loader.label} are pinned, but each copy to the "
                 "device waits: pass "
                 "`dataloader_config=DataLoaderConfiguration(non_blocking=True)`"
             )
@@ -42,7 +41,7 @@ def _blocks(script: Script, arguments: TrainerArguments) -> bool:
     return not site.has_splat and (option.state is State.ABSENT or option.equals(False))
 
 
-def _prepared(script: Script, arguments: TrainerArguments) -> cst.Call | None:
+def _prepared(script: Script, arguments: TrainerArguments) -> Loader | None:
     """Return a pinned loader that an accelerator prepares."""
     for site in script.calls.of_methods("prepare"):
         made = script.values.origins.of(site.receiver).values
@@ -50,6 +49,6 @@ def _prepared(script: Script, arguments: TrainerArguments) -> cst.Call | None:
             continue
         for arg in site.node.args:
             for loader in script.loaders.made_by(arg.value):
-                if may_pin(script.calls.at(loader)):
+                if loader.may_pin:
                     return loader
     return None

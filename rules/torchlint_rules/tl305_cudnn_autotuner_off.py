@@ -102,10 +102,10 @@ def _convolves(script: Script) -> bool:
 
 def _has_one_size(script: Script) -> bool:
     """Return whether every loader collates several samples, which then have one size."""
-    loaders = list(script.calls.of("torch.utils.data.DataLoader"))
-    if not loaders or any(call.has_splat and call.given("batch_size") is None for call in loaders):
+    loaders = list(script.loaders)
+    if not loaders or any(each.has_splat and each.given("batch_size") is None for each in loaders):
         return bool(loaders) and _splats_are_batches(script)
-    sizes = [call.argument("batch_size") for call in loaders]
+    sizes = [loader.batch_size for loader in loaders]
     if any(size.state is State.ABSENT or size.equals(1) for size in sizes):
         return False
     return not _resizes(script)

@@ -125,7 +125,7 @@ def _vocabularies(script: Script, layers: list[tuple[str, cst.Call]]) -> Iterato
 
 
 def _batches(script: Script) -> Iterator[_Width]:
-    for site in script.calls.of("torch.utils.data.DataLoader"):
-        width = _width(script, site.node, "batch_size")
+    for loader in script.loaders:
+        width = _width(script, loader.node, "batch_size")
         if width is not None and width.number >= _SMALLEST and width.number % _STEP:
             yield width

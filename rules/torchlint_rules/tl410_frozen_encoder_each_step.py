@@ -190,14 +190,11 @@ def _draws(script: Script, part: Part) -> bool:
 
 def _traits(script: Script, part: Part) -> set[Trait]:
     """Return the traits of a loader's dataset and of its collate function."""
-    site = script.calls.at(part.loader)
-    dataset, given = site.given("dataset"), site.given("collate_fn")
+    given, datasets = part.loader.given("collate_fn"), script.loaders.datasets
+    dataset, collate = part.loader.dataset, given.value if given is not None else None
     if dataset is None:
         return {Trait.UNSEEN}
-    datasets, collate = script.loaders.datasets, given.value if given is not None else None
     if part.steps and isinstance(part.steps[0], str):
-        return set(datasets.entry_traits(dataset.value, collate, part.steps[0]))
-    return {
-        *datasets.traits(dataset.value),
-        *(datasets.callable_traits(collate) if collate is not None else ()),
-    }
+        return set(datasets.entry_traits(dataset, collate, part.steps[0]))
+    found = set(part.loader.traits)
+    return found | set(datasets.callable_traits(collate) if collate is not None else ())

@@ -7,10 +7,9 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, How, Loop, Role, Rule, Script, State
+from torchlint.api import Edits, Finding, Fix, How, Loader, Loop, Role, Rule, Script, State
 
 _SAMPLER: Final = "torch.utils.data.DistributedSampler"
-_LOADER: Final = "torch.utils.data.DataLoader"
 _BATCHES: Final = "torch.utils.data.BatchSampler"
 _BECAUSE: Final = "from the second epoch on, samples come in another order"
 
@@ -80,15 +79,14 @@ def _samplers(script: Script, node: cst.BaseExpression) -> list[cst.Call] | None
     return found if found and origin.complete else None
 
 
-def _drawn_by(script: Script, loader: cst.Call) -> list[cst.Call]:
+def _drawn_by(script: Script, loader: Loader) -> list[cst.Call]:
     """Return the distributed samplers that a loader can draw its indices from."""
     none: list[cst.Call] = []
     return script.answer(_under, loader, none)
 
 
-def _under(script: Script, loader: cst.Call) -> list[cst.Call]:
-    site = script.calls.at(loader)
-    given = [site.given("sampler"), site.given("batch_sampler")]
+def _under(script: Script, loader: Loader) -> list[cst.Call]:
+    given = [loader.given("sampler"), loader.given("batch_sampler")]
     found: list[cst.Call] = []
     for arg in given:
         for value in script.values.origins.of(arg.value).values if arg is not None else ():
@@ -102,20 +100,20 @@ def _under(script: Script, loader: cst.Call) -> list[cst.Call]:
     return found
 
 
-def _repeated(script: Script, sampler: cst.Call) -> tuple[cst.Call, cst.For | None] | None:
+def _repeated(script: Script, sampler: cst.Call) -> tuple[Loader, cst.For | None] | None:
     """Return a loader over a sampler that trains several epochs, and the loop over it.
 
     The loop is None if a generator of this file yields the batches.
     """
     loops = {id(loop.node): loop for loop in script.loops.of(Role.TRAIN_BATCH)}
-    for site in script.calls.of(_LOADER):
-        if sampler not in _drawn_by(script, site.node):
+    for loader in script.loaders:
+        if sampler not in _drawn_by(script, loader):
             continue
-        for place in script.loaders.repeated(site.node):
+        for place in loader.repeated:
             if isinstance(place, cst.For) and id(place) in loops:
-                return site.node, place
-        if any(_streams(script, place) for place in script.loaders.passes(site.node)) and loops:
-            return site.node, None
+                return loader, place
+        if any(_streams(script, place) for place in loader.passes) and loops:
+            return loader, None
     return None
 
 
@@ -134,7 +132,7 @@ def _streams(script: Script, place: cst.CSTNode) -> bool:
 
 
 def _edits(
-    script: Script, sampler: cst.Call, batches: tuple[cst.Call, cst.For | None]
+    script: Script, sampler: cst.Call, batches: tuple[Loader, cst.For | None]
 ) -> Edits | None:
     """Call `set_epoch` at the start of the epoch loop, None if that is not possible."""
     loader, node = batches
@@ -171,7 +169,7 @@ def _counter(script: Script, epochs: cst.For) -> tuple[str, Edits] | None:
 
 
 def _spelled(
-    script: Script, sampler: cst.Call, loader: cst.Call, epochs: Loop
+    script: Script, sampler: cst.Call, loader: Loader, epochs: Loop
 ) -> tuple[str, str] | None:
     """Return the name of a sampler in the epoch loop, and the test that it is one."""
     own = _assigned(script, sampler)
@@ -183,7 +181,7 @@ def _spelled(
     drawn = _loader_name(script, loader, epochs)
     if drawn is None:
         return None
-    arg = script.calls.at(loader).given("sampler")
+    arg = loader.given("sampler")
     if arg is None:
         return None
     origin = script.values.origins.of(arg.value)
@@ -236,7 +234,7 @@ def _reaches(script: Script, name: str, epochs: Loop, sampler: cst.Call) -> bool
     return any(script.tree.inside(sampler, binding.node) for binding in bindings)
 
 
-def _loader_name(script: Script, loader: cst.Call, epochs: Loop) -> str | None:
+def _loader_name(script: Script, loader: Loader, epochs: Loop) -> str | None:
     """Return the name of the loader in the epoch loop, or in a call there."""
     body = epochs.node.body
     kinds: tuple[type[cst.Name] | type[cst.Attribute], ...] = (cst.Name, cst.Attribute)
@@ -248,7 +246,7 @@ def _loader_name(script: Script, loader: cst.Call, epochs: Loop) -> str | None:
     for assign in script.tree.all(cst.Assign):
         target = assign.targets[0].target
         code = script.code(target)
-        if assign.value is loader and code.startswith("self."):
+        if assign.value is loader.node and code.startswith("self."):
             owner = script.scopes.class_of(assign)
             return code if script.scopes.class_of(epochs.node) is owner else None
     return None

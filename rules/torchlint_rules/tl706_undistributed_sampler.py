@@ -7,9 +7,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Duty, Finding, Kind, Loop, Role, Rule, Script, State, Trait
+from torchlint.api import Duty, Finding, Kind, Loader, Loop, Role, Rule, Script, State, Trait
 
-_LOADER: Final = "torch.utils.data.DataLoader"
 _SHARING: Final = frozenset(
     "rank ranks world shard shards sharded replica replicas distributed ddp node nodes".split()
 )
@@ -22,26 +21,24 @@ class UndistributedSampler(Rule):
         """Flag every loader without a sampler that trains a wrapped network."""
         if not script.program.processes.has_wraps or _is_alone(script):
             return
-        seen: set[int] = set()
+        seen: set[Loader] = set()
         for loop in script.loops.of(Role.TRAIN_BATCH):
             if script.loops.is_done(loop.node, Duty.SHARDING):
                 continue
             made = script.loaders.made_by(loop.loader) if loop.loader is not None else []
-            for call in made:
-                if id(call) in seen or not _draws_all(script, call):
+            for loader in made:
+                if loader in seen or not _draws_all(script, loader):
                     continue
                 if _trains_wrapped(script, loop):
-                    seen.add(id(call))
-                    yield Finding(self.code, script.span(call), _message(script, call))
+                    seen.add(loader)
+                    yield Finding(self.code, script.span(loader.node), _message(script, loader))
 
 
-def _message(script: Script, call: cst.Call) -> str:
-    given = script.calls.at(call).given("dataset")
-    data = script.code(given.value) if given is not None else ""
+def _message(script: Script, loader: Loader) -> str:
+    data = script.code(loader.dataset) if loader.dataset is not None else ""
     named = f"`{data}`" if data.replace(".", "").isidentifier() else "its data"
-    loader = script.loaders.label(call)
     return (
-        f"every process goes through all of {named} in each epoch: give {loader} a "
+        f"every process goes through all of {named} in each epoch: give {loader.label} a "
         "`DistributedSampler`, which deals it out among them"
     )
 
@@ -52,22 +49,21 @@ def _is_alone(script: Script) -> bool:
     return bool(joined) and all(site.argument("world_size").equals(1) for site in joined)
 
 
-def _draws_all(script: Script, call: cst.Call) -> bool:
+def _draws_all(script: Script, loader: Loader) -> bool:
     """Return whether nothing shows that a loader only reads a part of the data."""
-    site = script.calls.at(call)
     for name in ("sampler", "batch_sampler"):
-        value = site.argument(name)
+        value = loader.argument(name)
         if value.state is not State.ABSENT and not value.equals(None):
             return False
-    dataset = site.given("dataset")
-    if dataset is None or _is_switched(script, call):
+    dataset = loader.dataset
+    if dataset is None or _is_switched(script, loader.node):
         return False
-    origin = script.values.origins.of(dataset.value)
-    if not origin.complete or Trait.ITERABLE in script.loaders.datasets.traits(dataset.value):
+    origin = script.values.origins.of(dataset)
+    if not origin.complete or Trait.ITERABLE in loader.traits:
         return False
     if any(script.kind(value) is Kind.SEQUENCE for value in origin.values):
         return False
-    return not any(_is_shared(script, value) for value in (dataset.value, *origin.values))
+    return not any(_is_shared(script, value) for value in (dataset, *origin.values))
 
 
 def _is_switched(script: Script, call: cst.Call) -> bool:

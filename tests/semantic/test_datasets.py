@@ -8,8 +8,8 @@ import libcst as cst
 import pytest
 
 from torchlint.semantic.data.datasets import Trait
+from torchlint.semantic.data.loaders import Loader
 from torchlint.semantic.script import Script
-from torchlint.semantic.values.calls import CallSite
 from torchlint.source import Source
 
 HEAD = """
@@ -28,8 +28,8 @@ def _script(text: str) -> Script:
     return Script.parse(Source("example.py", HEAD + textwrap.dedent(text)))
 
 
-def _loader(script: Script) -> CallSite:
-    return next(script.calls.of("torch.utils.data.DataLoader"))
+def _loader(script: Script) -> Loader:
+    return next(iter(script.loaders))
 
 
 def _traits(text: str) -> dict[str, str]:
@@ -203,7 +203,7 @@ def test_passes_over_a_loader(text: str, passes: int, repeated: int) -> None:
 )
 def test_a_loader_is_called_what_the_user_calls_it(text: str, label: str) -> None:
     script = _script(text)
-    assert script.loaders.label(_loader(script).node) == label
+    assert _loader(script).label == label
 
 
 @pytest.mark.parametrize(

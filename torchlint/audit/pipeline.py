@@ -53,21 +53,19 @@ _USELESS: Final = {
 
 
 def _gains_nothing(survey: Survey) -> Answer | None:
-    for site in survey.loaders:
-        dataset = site.given("dataset", 0)
-        traits = survey.script.loaders.datasets.traits(dataset.value) if dataset else {}
+    for loader in survey.loaders:
         for trait, why in _USELESS.items():
-            if trait in traits:
+            if trait in loader.traits:
                 return not_applicable(f"what {_label(survey)} reads {why}")
     return None
 
 
 def _label(survey: Survey) -> str:
-    return survey.script.loaders.label(survey.loaders[0].node)
+    return survey.loaders[0].label
 
 
 def _has_workers(survey: Survey) -> bool:
-    counts = [site.argument("num_workers", 5) for site in survey.loaders]
+    counts = [loader.workers for loader in survey.loaders]
     return not all(each.state is State.ABSENT or survey.is_off(each) for each in counts)
 
 
@@ -75,7 +73,7 @@ _NO_WORKERS: Final = unless(_has_workers, "no loader here has workers")
 
 
 def _is_repeated(survey: Survey) -> bool:
-    return any(survey.script.loaders.repeated(site.node) for site in survey.loaders)
+    return any(loader.repeated for loader in survey.loaders)
 
 
 def _may_pin(survey: Survey) -> bool:
@@ -83,16 +81,16 @@ def _may_pin(survey: Survey) -> bool:
 
 
 def _unpinned(survey: Survey) -> Answer | None:
-    for site in survey.loaders:
-        if site.argument("pin_memory", 7).equals(False):
+    for loader in survey.loaders:
+        if loader.argument("pin_memory").equals(False):
             return not_applicable("`pin_memory=False` is set explicitly")
     return None
 
 
 def _fetched_together(survey: Survey) -> Answer | None:
-    for site in survey.loaders:
-        if site.argument("batch_size", 1).equals(None):
-            return in_use(survey.line(site.node), "`batch_size=None`: the sampler yields batches")
+    for loader in survey.loaders:
+        if loader.batch_size.equals(None):
+            return in_use(survey.line(loader.node), "`batch_size=None`: the sampler yields batches")
     for function in survey.script.tree.all(cst.FunctionDef):
         if function.name.value == "__getitems__":
             return used(survey, function.name)
@@ -100,9 +98,8 @@ def _fetched_together(survey: Survey) -> Answer | None:
 
 
 def _in_memory(survey: Survey) -> Answer | None:
-    for site in survey.loaders:
-        dataset = site.given("dataset", 0)
-        if dataset and Trait.IN_MEMORY in survey.script.loaders.datasets.traits(dataset.value):
+    for loader in survey.loaders:
+        if Trait.IN_MEMORY in loader.traits:
             return cannot_tell("whether this dataset can be indexed with a whole batch")
     return not_applicable("no loader here reads tensors that are in memory")
 
@@ -172,9 +169,9 @@ def _listed(survey: Survey) -> Answer:
 
 
 def _as_they_come(survey: Survey) -> Answer | None:
-    for site in survey.loaders:
-        given = site.given("in_order")
-        if given is not None and site.argument("in_order").equals(False):
+    for loader in survey.loaders:
+        given = loader.given("in_order")
+        if given is not None and loader.argument("in_order").equals(False):
             return used(survey, given)
     return None
 

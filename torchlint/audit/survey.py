@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import libcst as cst
 
 from torchlint.audit.line import Line
+from torchlint.semantic.data.loaders import Loader
 from torchlint.semantic.loops.loops import Role
 from torchlint.semantic.script import Script
 from torchlint.semantic.values.calls import CallSite
@@ -23,7 +24,6 @@ _FRAMEWORKS: Final = {
     "ignite": "Ignite",
     "deepspeed": "DeepSpeed",
 }
-_LOADER: Final = "torch.utils.data.DataLoader"
 _LAYERS: Final = (
     r"torch\.nn\.(?:(?:Lazy)?(?:Conv\w+|Linear)|LSTM\w*|GRU\w*|RNN\w*|Embedding\w*|Parameter|"
     r"Transformer\w*|MultiheadAttention)"
@@ -74,9 +74,9 @@ class Survey:
     # -- parts of the script -------------------------------------------------
 
     @cached_property
-    def loaders(self) -> list[CallSite]:
+    def loaders(self) -> list[Loader]:
         """The calls that make `DataLoader` objects of torch."""
-        return list(self.script.calls.of(_LOADER))
+        return list(self.script.loaders)
 
     @cached_property
     def training(self) -> cst.CSTNode | None:

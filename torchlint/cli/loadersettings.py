@@ -56,7 +56,7 @@ class LoaderCall:
     def site(self) -> LoaderSite:
         """Return the call as reported, with the places that decide settings instead of the call."""
         decided = {name: found for name in _SETTINGS if (found := self.decided(name)) is not None}
-        label = self._script.loaders.label(self._call)
+        label = self._script.loaders.at(self._call).label
         return LoaderSite(self.path, self.line, label, decided)
 
     def decided(self, name: str) -> Decision | None:

@@ -210,8 +210,7 @@ class LoaderFacts(Loaders):
 
     def __init__(self, values: ValueFacts, loops: LoopFacts) -> None:
         functions, kinds, origins = values.functions, values.kinds, values.origins
-        super().__init__(functions, origins, values.iteration, loops)
-        self.datasets = Datasets(functions, kinds, values, origins)
+        super().__init__(values, kinds, loops, Datasets(functions, kinds, values, origins))
         self.items = Items(functions, values, origins)
         self.batches = Batches(functions, kinds, self)
         self.batching = Batching(functions, kinds, origins, self.datasets.work)

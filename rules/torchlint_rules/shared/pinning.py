@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Kind, Part, Script, State, Trait
+from torchlint.api import Kind, Loader, Part, Script, State, Trait
 
 _PIN: Final = "pin_memory"
 _ROWS: Final = "torch.utils.data.TensorDataset"
@@ -36,37 +36,36 @@ class Held(Enum):
     OTHER = 3
 
 
-def unpinned(script: Script) -> list[CallSite]:
+def unpinned(script: Script) -> list[Loader]:
     """Return the loaders that could pin, do not, and whose batches are moved."""
     return script.once(_unpinned)
 
 
-def _unpinned(script: Script) -> list[CallSite]:
+def _unpinned(script: Script) -> list[Loader]:
     if available(script) is None or any(True for _ in script.calls.of(*_DEFAULT_DEVICE)):
         return []
     return [
-        site
-        for site in script.calls.of("torch.utils.data.DataLoader")
-        if site.argument(_PIN).state is State.ABSENT
-        and not script.loaders.is_only_counted(site.node)
-        and _can_pin(script, site)
-        and _moves(script, site)
+        loader
+        for loader in script.loaders
+        if loader.argument(_PIN).state is State.ABSENT
+        and not loader.is_only_counted
+        and _can_pin(script, loader)
+        and _moves(script, loader)
     ]
 
 
-def _moves(script: Script, site: CallSite) -> bool:
+def _moves(script: Script, loader: Loader) -> bool:
     """Return whether a loop, or a framework, moves a loader's batches to a device.
 
     Tensors in memory are rows too small to count, unless a loop in view moves them.
     """
     if script.program.devices.framework == "none":
-        once = script.loaders.takes_one_batch(site.node)
-        return not once and script.loaders.batches.are_moved(site.node)
-    dataset = site.given("dataset")
-    values = script.values.origins.of(dataset.value).values if dataset is not None else ()
+        return not loader.takes_one_batch and script.loaders.batches.are_moved(loader.node)
+    dataset = loader.dataset
+    values = script.values.origins.of(dataset).values if dataset is not None else ()
     if not any(isinstance(each, cst.Call) and script.name(each.func) == _ROWS for each in values):
         return True
-    return bool(script.loaders.passes(site.node)) and script.loaders.batches.are_moved(site.node)
+    return bool(loader.passes) and script.loaders.batches.are_moved(loader.node)
 
 
 def available(script: Script) -> str | None:
@@ -99,15 +98,14 @@ def _names_cuda(script: Script) -> bool:
     )
 
 
-def _can_pin(script: Script, site: CallSite) -> bool:
+def _can_pin(script: Script, loader: Loader) -> bool:
     """Return whether torch can pin the loader's batches: host tensors in plain containers."""
-    dataset = site.given("dataset")
-    traits = script.loaders.datasets.traits(dataset.value) if dataset is not None else None
-    if traits is None or Trait.ON_DEVICE in traits or Trait.SAME in traits:
+    traits = loader.traits
+    if loader.dataset is None or Trait.ON_DEVICE in traits or Trait.SAME in traits:
         return False
-    makers = _collate(script, site)
+    makers = _collate(script, loader)
     if makers is None:
-        return site.argument(_COLLATE).state is State.ABSENT
+        return loader.argument(_COLLATE).state is State.ABSENT
     if any(Trait.ON_DEVICE in script.loaders.datasets.callable_traits(one) for one in makers):
         return False
     if makers and all(_gives_plain(script, one) for one in makers):
@@ -116,15 +114,15 @@ def _can_pin(script: Script, site: CallSite) -> bool:
     return any(
         script.loaders.batches.are_mappings(place)
         or (opaque and script.loaders.batches.hold_tensors(place))
-        for place in script.loaders.passes(site.node)
+        for place in loader.passes
     )
 
 
-def unseen(script: Script, site: CallSite) -> str:
+def unseen(script: Script, loader: Loader) -> str:
     """Return what may put GPU tensors into a loader's batches, empty if nothing can."""
-    dataset, collate = site.given("dataset"), site.given(_COLLATE)
-    makers = [collate.value] if collate is not None else _collate(script, site) or ()
-    found = [script.loaders.provenance.unseen_tensors(dataset.value)] if dataset is not None else []
+    dataset, collate = loader.dataset, loader.given(_COLLATE)
+    makers = [collate.value] if collate is not None else _collate(script, loader) or ()
+    found = [script.loaders.provenance.unseen_tensors(dataset)] if dataset is not None else []
     found += [script.loaders.provenance.unseen_batches(maker) for maker in makers]
     named = next(filter(None, found), "")
     if not named:
@@ -132,14 +130,14 @@ def unseen(script: Script, site: CallSite) -> str:
     return f"{named} was not looked at: it may hold tensors of the device, which cannot be pinned"
 
 
-def _collate(script: Script, site: CallSite) -> tuple[cst.BaseExpression, ...] | None:
+def _collate(script: Script, loader: Loader) -> tuple[cst.BaseExpression, ...] | None:
     """Return the collate function, from the call or from a dictionary behind `**`."""
-    given = site.given(_COLLATE)
+    given = loader.given(_COLLATE)
     if given is not None:
         return script.values.origins.of(given.value).values
-    if site.argument(_COLLATE).state in (State.ABSENT, State.UNKNOWN):
+    if loader.argument(_COLLATE).state in (State.ABSENT, State.UNKNOWN):
         return None
-    for arg in site.node.args:
+    for arg in loader.node.args:
         if arg.star == "**":
             found = script.values.origins.of(arg.value, (_COLLATE,)).values
             if found:
@@ -184,22 +182,14 @@ def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
     return isinstance(value, (cst.Tuple, cst.List, cst.Dict)) or script.kind(value) in _PINNABLE
 
 
-def may_pin(loader: CallSite) -> bool:
-    """Return whether a loader pins, by a literal or by a decision elsewhere."""
-    given = loader.argument(_PIN)
-    if given.state in (State.ABSENT, State.UNKNOWN):
-        return False
-    return not (given.equals(False) or given.equals(None))
-
-
 def held(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
     """Return what a part of a batch is on which `to` or `cuda` is called here."""
-    loader = script.calls.at(part.loader)
+    loader = part.loader
     makers = _collate(script, loader)
     if makers is None:
         if loader.argument(_COLLATE).state is not State.ABSENT:
             return Held.UNSHOWN if part.steps else Held.OTHER
-        collated = not loader.argument("batch_size").equals(None)
+        collated = not loader.batch_size.equals(None)
         if not part.steps and (not collated or script.functions.imports("transformers")):
             return Held.OTHER
         return Held.TENSOR if _is_shown(script, loader, part, moved) else Held.UNSHOWN
@@ -208,10 +198,10 @@ def held(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
     return max(found, key=lambda each: each.value)
 
 
-def _is_shown(script: Script, loader: CallSite, part: Part, moved: cst.BaseExpression) -> bool:
+def _is_shown(script: Script, loader: Loader, part: Part, moved: cst.BaseExpression) -> bool:
     """Return whether this file shows that the default collate function makes a part a tensor."""
-    dataset = loader.given("dataset")
-    if dataset is not None and not script.loaders.provenance.unseen_items(dataset.value):
+    dataset = loader.dataset
+    if dataset is not None and not script.loaders.provenance.unseen_items(dataset):
         return True
     return isinstance(moved, cst.Name) and script.loaders.batches.shows_tensor(
         part.place, moved.value

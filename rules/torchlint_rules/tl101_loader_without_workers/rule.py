@@ -8,11 +8,11 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import (
-    CallSite,
     Edits,
     Finding,
     Fix,
     Impact,
+    Loader,
     Option,
     Rule,
     Script,
@@ -55,73 +55,70 @@ class LoaderWithoutWorkers(Rule):
                 yield Finding(self.code, span, message, fix, notes)
 
     def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
-        for site in script.calls.of("torch.utils.data.DataLoader"):
-            traits = self._traits(script, site)
+        for loader in script.loaders:
+            traits = self._traits(script, loader)
             if traits is None or any(trait in traits for trait in _EXEMPT):
                 continue
-            loaders = script.loaders
-            if script.loops.guard.in_daemon(site.node) or loaders.is_only_counted(site.node):
+            if script.loops.guard.in_daemon(loader.node) or loader.is_only_counted:
                 continue
-            if loaders.takes_one_batch_a_pass(site.node) or is_explained(script, site):
+            if loader.takes_one_batch_a_pass or is_explained(script, loader):
                 continue
-            if loaders.made_in_batch_loop(site.node) or keeps_on_device(script, site, traits):
+            if loader.is_made_in_batch_loop or keeps_on_device(script, loader, traits):
                 continue
-            if Trait.UNSEEN in traits and site.argument("batch_size").equals(None):
+            if Trait.UNSEEN in traits and loader.batch_size.equals(None):
                 continue
-            option = _zero_by_default(script, site)
+            option = _zero_by_default(script, loader)
             if option is not None:
                 message = (
-                    f"{loaders.label(site.node)} has no workers unless `{option.flag}` "
+                    f"{loader.label} has no workers unless `{option.flag}` "
                     "asks for some, because that is 0 by default: give it a default above 0"
                 )
                 yield (
-                    maker(script, site.node),
-                    Finding(self.code, script.span(site.node), message, impact="low"),
+                    maker(script, loader.node),
+                    Finding(self.code, script.span(loader.node), message, impact="low"),
                 )
                 continue
-            message, fix = self._advice(script, site, traits)
-            impact: Impact | None = "low" if _is_configured(script, site) else None
+            message, fix = self._advice(script, loader, traits)
+            impact: Impact | None = "low" if _is_configured(script, loader) else None
             yield (
-                maker(script, site.node),
-                Finding(self.code, script.span(site.node), message, fix, impact=impact),
+                maker(script, loader.node),
+                Finding(self.code, script.span(loader.node), message, fix, impact=impact),
             )
 
-    def _traits(self, script: Script, site: CallSite) -> Traits | None:
+    def _traits(self, script: Script, loader: Loader) -> Traits | None:
         """Return the traits of the dataset of a loader without workers, None for other loaders."""
-        workers = site.argument(_WORKERS)
-        if workers.state is not State.ABSENT and not workers.equals(0):
-            if _zero_by_default(script, site) is None:
-                return None
-        dataset = site.given("dataset")
-        if dataset is None:
+        if not loader.has_no_workers and _zero_by_default(script, loader) is None:
             return None
-        found = dict(script.loaders.datasets.traits(dataset.value))
+        if loader.dataset is None:
+            return None
+        found = dict(loader.traits)
         for name in ("collate_fn", "worker_init_fn"):
-            function = site.given(name)
+            function = loader.given(name)
             if function is not None:
                 for trait, word in script.loaders.datasets.callable_traits(function.value).items():
                     found.setdefault(trait, word)
         return found
 
-    def _advice(self, script: Script, site: CallSite, traits: Traits) -> tuple[str, Fix | None]:
+    def _advice(self, script: Script, loader: Loader, traits: Traits) -> tuple[str, Fix | None]:
         message = (
-            f"{script.loaders.label(site.node)} has no workers: the loop waits while each batch "
+            f"{loader.label} has no workers: the loop waits while each batch "
             "is loaded; pass num_workers"
         )
-        if not script.source.is_notebook and runs_unguarded(script, site.node):
+        if not script.source.is_notebook and runs_unguarded(script, loader):
             return f"{message} and put the training behind {GUARD}, which workers need", None
-        given = site.given(_WORKERS)
-        absent = site.argument(_WORKERS).state is State.ABSENT
+        given = loader.given(_WORKERS)
+        absent = loader.workers.state is State.ABSENT
         literal = absent if given is None else isinstance(given.value, cst.Integer)
-        imported = script.edits.importing("os", at=site.node)
+        imported = script.edits.importing("os", at=loader.node)
         if imported is None or not literal:
             return message, None
         os, edits = imported
         count = f"min({self.settings['workers']}, {os}.cpu_count() or 1)"
         title = f"Load with num_workers={count}"
-        change: Edits = script.edits.set_argument(site.node, site.given(_WORKERS), _WORKERS, count)
-        dataset = site.given("dataset")
-        because = doubt(script, site.node, dataset.value if dataset is not None else None, traits)
+        change: Edits = script.edits.set_argument(
+            loader.node, loader.given(_WORKERS), _WORKERS, count
+        )
+        because = doubt(script, loader.node, loader.dataset, traits)
         if because:
             return message, Fix.unsafe(title, change, edits, because=because)
         return message, Fix.exact(title, change, edits)
@@ -152,10 +149,10 @@ class LoaderWithoutWorkers(Rule):
         return message, Fix.exact(title, change, edits)
 
 
-def _is_configured(script: Script, site: CallSite) -> bool:
+def _is_configured(script: Script, loader: Loader) -> bool:
     """Return whether the number is an attribute that the users of a class can set."""
-    given = site.given(_WORKERS)
-    owner = script.scopes.class_of(site.node)
+    given = loader.given(_WORKERS)
+    owner = script.scopes.class_of(loader.node)
     return (
         given is not None
         and owner is not None
@@ -166,8 +163,8 @@ def _is_configured(script: Script, site: CallSite) -> bool:
     )
 
 
-def _zero_by_default(script: Script, site: CallSite) -> Option | None:
+def _zero_by_default(script: Script, loader: Loader) -> Option | None:
     """Return the option of the command line that sets the number of workers, 0 by default."""
-    given = site.given(_WORKERS)
+    given = loader.given(_WORKERS)
     option = script.values.options.of(given.value) if given is not None else None
     return option if option is not None and option.default == 0 else None

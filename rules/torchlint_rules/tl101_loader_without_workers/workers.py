@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Script, Trait, Traits
+from torchlint.api import Loader, Script, Trait, Traits
 
 _REASON: Final = re.compile(
     r"\b(?:windows|mac(?:os)?|mps|jupyter|notebook|debug\w*|pdb|fork\w*|spawn\w*|pickl\w*|lmdb|h5py|hdf5|"
@@ -19,22 +19,20 @@ _REASON: Final = re.compile(
 GUARD: Final = '`if __name__ == "__main__":`'
 
 
-def keeps_on_device(script: Script, site: CallSite, traits: Traits) -> bool:
+def keeps_on_device(script: Script, loader: Loader, traits: Traits) -> bool:
     """Return whether a dataset has its tensors on the device: no loop moves a batch there.
 
     The dataset gets the device, or is made out of sight and trains a network on an accelerator.
     """
-    dataset = site.given("dataset")
-    if dataset is None or script.loaders.batches.are_moved(site.node):
+    if loader.dataset is None or script.loaders.batches.are_moved(loader.node):
         return False
-    if script.loaders.datasets.is_told_device(dataset.value):
+    if script.loaders.datasets.is_told_device(loader.dataset):
         return True
-    passes = script.loaders.passes(site.node)
     return (
         Trait.UNSEEN in traits
         and script.program.devices.can_use_accelerator
-        and bool(passes)
-        and all(script.loops.owner(place) == "none" for place in passes)
+        and bool(loader.passes)
+        and all(script.loops.owner(place) == "none" for place in loader.passes)
     )
 
 
@@ -76,20 +74,20 @@ def in_shell(script: Script) -> bool:
     return bool(script.tree.spelled("get_ipython"))
 
 
-def runs_unguarded(script: Script, made: cst.Call) -> bool:
+def runs_unguarded(script: Script, loader: Loader) -> bool:
     """Return whether importing the file would start a loop over a loader."""
-    places = [*script.loaders.passes(made), *script.loaders.receivers(made)]
+    places = [*loader.passes, *loader.receivers]
     if not places:
-        return script.loops.guard.at_import(made) and not script.loops.guard.guards()
+        return script.loops.guard.at_import(loader.node) and not script.loops.guard.guards()
     return any(script.loops.guard.at_import(place) for place in places)
 
 
-def is_explained(script: Script, site: CallSite) -> bool:
+def is_explained(script: Script, loader: Loader) -> bool:
     """Return whether a comment in the statement of `num_workers=0` says why there are none."""
-    if site.given("num_workers") is None or not script.tree.is_own(site.node):
+    if loader.given("num_workers") is None or not script.tree.is_own(loader.node):
         return False
-    line = script.tree.statement(site.node)
-    span = script.span(site.node if isinstance(line, cst.BaseCompoundStatement) else line)
+    line = script.tree.statement(loader.node)
+    span = script.span(loader.node if isinstance(line, cst.BaseCompoundStatement) else line)
     first, last = (script.source.position(at).row for at in (span.start, span.end))
     comments = (script.source.line(row).partition("#")[2] for row in range(first, last + 1))
     return any(map(_REASON.search, comments))

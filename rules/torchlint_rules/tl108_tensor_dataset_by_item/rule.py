@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Edits, Finding, Fix, Layout, Rule, Script, State
+from torchlint.api import Edits, Finding, Fix, Layout, Loader, Rule, Script, State
 from torchlint_rules.shared.grouping import joined, maker
 from torchlint_rules.tl108_tensor_dataset_by_item.batchsampler import whole_batches
 
@@ -25,45 +25,42 @@ class TensorDatasetByItem(Rule):
         yield from joined(self._of_loaders(script), ("loader", "loaders"))
 
     def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
-        for site in script.calls.of(f"{_MODULE}.DataLoader"):
-            dataset = site.given("dataset")
-            tensors = (
-                script.loaders.batching.tensors(dataset.value) if dataset is not None else None
-            )
-            if dataset is None or tensors is None or not _makes_batches(site):
+        for loader in script.loaders:
+            dataset = loader.dataset
+            tensors = script.loaders.batching.tensors(dataset) if dataset is not None else None
+            if dataset is None or tensors is None or not _makes_batches(loader):
                 continue
-            if script.loaders.takes_one_batch(site.node):
-                continue
-            if _is_asked(script, site.node):
+            if loader.takes_one_batch or _is_asked(script, loader):
                 continue
             message = (
-                f"{script.loaders.label(site.node)} collates every batch item by item, but "
-                f"`{_short(script, dataset.value)}` can be indexed with a whole batch; pass "
+                f"{loader.label} collates every batch item by item, but "
+                f"`{_short(script, dataset)}` can be indexed with a whole batch; pass "
                 "batch_size=None and a BatchSampler as sampler"
             )
-            change = whole_batches(script, site, dataset.value)
-            fix = _fix(script, site, tensors, change) if change is not None else None
-            yield maker(script, site.node), Finding(self.code, script.span(site.node), message, fix)
+            change = whole_batches(script, loader, dataset)
+            fix = _fix(script, loader, tensors, change) if change is not None else None
+            finding = Finding(self.code, script.span(loader.node), message, fix)
+            yield maker(script, loader.node), finding
 
 
-def _makes_batches(site: CallSite) -> bool:
+def _makes_batches(loader: Loader) -> bool:
     """Return whether a loader certainly collates several items with torch's own function."""
-    size = site.argument("batch_size")
+    size = loader.batch_size
     if size.state in (State.ABSENT, State.UNKNOWN) or size.equals(1) or size.equals(None):
         return False
     return all(
-        (given := site.argument(name)).state is State.ABSENT or given.equals(None)
+        (given := loader.argument(name)).state is State.ABSENT or given.equals(None)
         for name in ("batch_sampler", "collate_fn")
     ) and all(
-        site.argument(name).state is not State.UNKNOWN
+        loader.argument(name).state is not State.UNKNOWN
         for name in ("shuffle", "sampler", "drop_last")
     )
 
 
-def _is_asked(script: Script, made: cst.Call) -> bool:
+def _is_asked(script: Script, loader: Loader) -> bool:
     """Return whether the file reads an attribute of a loader that the fix would change."""
     return any(
-        attribute.attr.value in _LOST and made in script.loaders.made_by(attribute.value)
+        attribute.attr.value in _LOST and loader in script.loaders.made_by(attribute.value)
         for attribute in script.tree.all(cst.Attribute)
     )
 
@@ -76,7 +73,7 @@ def _short(script: Script, dataset: cst.BaseExpression) -> str:
 # -- the fix ------------------------------------------------------------------
 
 
-def _fix(script: Script, site: CallSite, tensors: list[cst.BaseExpression], change: Edits) -> Fix:
+def _fix(script: Script, loader: Loader, tensors: list[cst.BaseExpression], change: Edits) -> Fix:
     title = "Take whole batches by their indices"
     layout = script.loaders.batching.layout(tensors)
     because = ""
@@ -87,16 +84,16 @@ def _fix(script: Script, site: CallSite, tensors: list[cst.BaseExpression], chan
             "if the tensors, which are made out of sight, are permuted views, then batches of "
             "them lie permuted in memory"
         )
-    elif script.loaders.escapes(site.node) or not script.loaders.passes(site.node):
+    elif loader.escapes or not loader.passes:
         because = "code out of sight gets the loader, whose batch_size becomes None"
-    elif not _has_known_sampler(script, site):
+    elif not _has_known_sampler(script, loader):
         because = "if the sampler gives something else than numbers, it indexes otherwise"
     return Fix.unsafe(title, change, because=because) if because else Fix.exact(title, change)
 
 
-def _has_known_sampler(script: Script, site: CallSite) -> bool:
+def _has_known_sampler(script: Script, loader: Loader) -> bool:
     """Return whether indices come from one of torch's own samplers."""
-    sampler = site.given("sampler")
+    sampler = loader.given("sampler")
     if sampler is None:
         return True
     origin = script.values.origins.of(sampler.value)

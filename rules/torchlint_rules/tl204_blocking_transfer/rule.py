@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Frequency, Move, Note, Part, Rule, Script
-from torchlint_rules.shared.pinning import Held, available, held, may_pin, unpinned, unseen
+from torchlint.api import Edits, Finding, Fix, Frequency, Loader, Move, Note, Part, Rule, Script
+from torchlint_rules.shared.pinning import Held, available, held, unpinned, unseen
 from torchlint_rules.tl204_blocking_transfer.hostwrites import is_written_after
 from torchlint_rules.tl204_blocking_transfer.tupleassignments import split_lines
 
@@ -27,7 +27,7 @@ class BlockingTransfer(Rule):
         if available(script) is None or script.program.devices.framework in _MOVERS:
             return
         waits: list[_Wait] = []
-        due: set[int] | None = None
+        due: list[Loader] | None = None
         for site in script.calls.of_methods("to", "cuda"):
             call = site.node
             move = script.program.moves.move(call)
@@ -44,9 +44,9 @@ class BlockingTransfer(Rule):
             if Held.OTHER in holds:
                 continue
             if due is None:
-                due = {id(site.node) for site in unpinned(script)}
-            pinned = any(may_pin(script.calls.at(part.loader)) for part in parts)
-            if not pinned and not any(id(part.loader) in due for part in parts):
+                due = unpinned(script)
+            pinned = any(part.loader.may_pin for part in parts)
+            if not pinned and not any(part.loader in due for part in parts):
                 continue
             if not is_written_after(script, move):
                 value, sure = _value(script, move), Held.UNSHOWN not in holds
@@ -105,7 +105,7 @@ def _lines(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
 
 def _doubt(script: Script, parts: Sequence[Part]) -> str:
     """Return why a loader may be unable to pin its batches, empty if it certainly can."""
-    return next(filter(None, (unseen(script, script.calls.at(part.loader)) for part in parts)), "")
+    return next(filter(None, (unseen(script, part.loader) for part in parts)), "")
 
 
 def _listed(names: list[str]) -> str:

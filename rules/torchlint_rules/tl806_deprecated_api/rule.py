@@ -46,8 +46,8 @@ class DeprecatedApi(Rule):
             yield from self._needed(script, site)
         for site in script.calls.of(*LOSSES):
             yield from self._flags(script, site)
-        for site in script.calls.of("torch.utils.data.DataLoader"):
-            yield from self._pinned(script, site)
+        for loader in script.loaders:
+            yield from self._pinned(script, loader)
         for site in script.calls.of_methods(*OVERLOADS):
             yield from self._overload(script, site)
 

@@ -1,22 +1,24 @@
-"""Loaders: the DataLoader calls of a file, their names, and the passes over them."""
+"""Loaders: the DataLoader calls of a file, what they read, and the passes over them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.data.datasets import Datasets, Traits
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.values.iteration import Iteration
+from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.values import State, Value, Values
 
 _LOADER: Final = "torch.utils.data.DataLoader"
 _DEPTH: Final = 5
@@ -31,33 +33,135 @@ _RELOADING: Final = "reload_dataloaders_every"
 """How the options of Lightning's trainer begin that make it ask for new loaders."""
 
 
+class Loader(CallSite):
+    """One call that creates a `DataLoader`, as rules query it."""
+
+    def __init__(self, loaders: Loaders, node: cst.Call) -> None:
+        super().__init__(loaders.values, node)
+        self._loaders = loaders
+
+    @property
+    def label(self) -> str:
+        """The user's name for the loader."""
+        return label(self._loaders.tree, self._loaders.scopes, self.node, "loader")
+
+    # -- arguments ----------------------------------------------------
+
+    @property
+    def dataset(self) -> cst.BaseExpression | None:
+        """The expression for the dataset, None if the call does not spell it out."""
+        given = self.given("dataset")
+        return None if given is None else given.value
+
+    @property
+    def traits(self) -> Traits:
+        """The traits of the dataset, none if the call does not spell it out."""
+        dataset = self.dataset
+        return {} if dataset is None else self._loaders.datasets.traits(dataset)
+
+    @property
+    def workers(self) -> Value:
+        """The number of workers."""
+        return self.argument("num_workers")
+
+    @property
+    def has_no_workers(self) -> bool:
+        """Whether the loader certainly has no workers."""
+        return self.workers.state is State.ABSENT or self.workers.equals(0)
+
+    @property
+    def batch_size(self) -> Value:
+        """The number of items in a batch."""
+        return self.argument("batch_size")
+
+    @property
+    def may_pin(self) -> bool:
+        """Whether the loader pins memory, by a literal or by a decision elsewhere."""
+        pins = self.argument("pin_memory")
+        if pins.state in (State.ABSENT, State.UNKNOWN):
+            return False
+        return not (pins.equals(False) or pins.equals(None))
+
+    # -- uses ----------------------------------------------------
+
+    @property
+    def passes(self) -> list[cst.CSTNode]:
+        """The loops, comprehensions, `iter` calls and `yield from` over the loader."""
+        return self._loaders.passes(self.node)
+
+    @property
+    def receivers(self) -> list[cst.Call]:
+        """The calls of functions outside this file that receive the loader."""
+        return self._loaders.receivers(self.node)
+
+    @property
+    def escapes(self) -> bool:
+        """Whether code outside this file may receive the loader."""
+        return self._loaders.escapes(self.node)
+
+    @property
+    def repeated(self) -> list[cst.CSTNode]:
+        """The places that start a pass over the same loader again and again."""
+        return self._loaders.repeated(self.node)
+
+    @property
+    def takes_one_batch(self) -> bool:
+        """Whether only a batch or two are ever taken."""
+        return self._loaders.takes_one_batch(self.node)
+
+    @property
+    def takes_one_batch_a_pass(self) -> bool:
+        """Whether each pass takes one of the batches, or the first few."""
+        return self._loaders.takes_one_batch_a_pass(self.node)
+
+    @property
+    def is_only_counted(self) -> bool:
+        """Whether the only use of the loader is to ask for its length."""
+        return self._loaders.is_only_counted(self.node)
+
+    @property
+    def is_made_in_batch_loop(self) -> bool:
+        """Whether the loader is rebuilt inside a training batch loop."""
+        return self._loaders.made_in_batch_loop(self.node)
+
+
 class Loaders(Analysis):
     """Finds the calls that create torch's DataLoader, and the passes over each."""
 
-    def __init__(
-        self, functions: Functions, origins: Origins, iteration: Iteration, loops: Loops
-    ) -> None:
-        super().__init__(functions)
-        self.origins = origins
-        self.iteration = iteration
+    def __init__(self, values: Values, kinds: Kinds, loops: Loops, datasets: Datasets) -> None:
+        super().__init__(values.functions)
+        self.values = values
+        self.kinds = kinds
+        self.origins = kinds.origins
+        self.iteration = kinds.iteration
         self.loops = loops
-        self.kinds = loops.kinds
+        self.datasets = datasets
         self._in_batch_loops = Memo(False, self.names.trail, self._in_batch_loop)
         self._passes: dict[int, list[cst.CSTNode]] | None = None
 
-    def made_by(self, node: cst.BaseExpression) -> list[cst.Call]:
-        """Return the `DataLoader(…)` calls that an expression can come from."""
-        return [
-            value
-            for value in self.origins.of(node).values
-            if isinstance(value, cst.Call) and self.names.name(value.func) == _LOADER
-        ]
+    def __iter__(self) -> Iterator[Loader]:
+        """Yield the loaders that the file makes, in source order."""
+        return iter(self._all.values())
 
-    # -- labels ----------------------------------------------------
+    def at(self, call: cst.Call) -> Loader:
+        """Return the loader that a call makes."""
+        return self._all.get(id(call)) or Loader(self, call)
 
-    def label(self, call: cst.Call) -> str:
-        """Return the user's name for the loader that a call creates."""
-        return label(self.tree, self.scopes, call, "loader")
+    @cached_property
+    def _all(self) -> dict[int, Loader]:
+        return {
+            id(call): Loader(self, call)
+            for call in self.tree.all(cst.Call)
+            if self.names.name(call.func) == _LOADER
+        }
+
+    def made_by(self, node: cst.BaseExpression) -> list[Loader]:
+        """Return the loaders that an expression can be."""
+        return self._among(self.origins.of(node).values)
+
+    def _among(self, values: Iterable[cst.BaseExpression]) -> list[Loader]:
+        found = (self._all.get(id(value)) for value in values)
+        return [loader for loader in found if loader is not None]
 
     # -- passes over a loader ----------------------------------------------------
 
@@ -87,15 +191,11 @@ class Loaders(Analysis):
             if line.value is not None and function is not None:
                 if not self.functions.callers(function) or self.functions.escapes(function):
                     given.append(line.value)
-        held = [value for node in given for value in (*self._inside(node), *self.made_by(node))]
-        return {id(made) for made in held}
+        held = [each for node in given for each in (*self._inside(node), *self.made_by(node))]
+        return {id(each.node) for each in held}
 
-    def _inside(self, node: cst.BaseExpression) -> list[cst.Call]:
-        return [
-            value
-            for value in self.origins.of(node, (None,)).values
-            if isinstance(value, cst.Call) and self.names.name(value.func) == _LOADER
-        ]
+    def _inside(self, node: cst.BaseExpression) -> list[Loader]:
+        return self._among(self.origins.of(node, (None,)).values)
 
     def _keeps(self, call: cst.Call) -> bool:
         """Return whether a call runs code of another module, which may keep its arguments."""
@@ -111,7 +211,7 @@ class Loaders(Analysis):
             if call.args and self._out_of_sight(call):
                 for arg in call.args:
                     for made in self._may_be_loader(arg.value):
-                        found.setdefault(id(made), []).append(call)
+                        found.setdefault(id(made.node), []).append(call)
         return found
 
     def _collected(self) -> dict[int, list[cst.CSTNode]]:
@@ -132,7 +232,7 @@ class Loaders(Analysis):
         assert self._passes is not None
         for source in self.iteration.iterated(drawn):
             for made in self.made_by(source):
-                found = self._passes.setdefault(id(made), [])
+                found = self._passes.setdefault(id(made.node), [])
                 if node not in found:
                     found.append(node)
 
@@ -145,7 +245,7 @@ class Loaders(Analysis):
             return False
         return self.functions.callee(call) is None and not self.functions.definition(call.func)
 
-    def _may_be_loader(self, node: cst.BaseExpression) -> list[cst.Call]:
+    def _may_be_loader(self, node: cst.BaseExpression) -> list[Loader]:
         if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
             return []
         return self.made_by(node) if self.kinds.kind(node) is Kind.LOADER else []
@@ -257,7 +357,7 @@ class Loaders(Analysis):
             given = self.iteration.iterated(place.iter)
         elif isinstance(place, cst.From):
             given = self.iteration.iterated(place.item)
-        return next((each for each in given if made in self.made_by(each)), None)
+        return next((each for each in given if self.at(made) in self.made_by(each)), None)
 
     def made_in_batch_loop(self, call: cst.Call) -> bool:
         """Return whether a loader is rebuilt inside a training batch loop."""
@@ -274,7 +374,7 @@ class Loaders(Analysis):
     def _repeats(
         self, place: cst.CSTNode, drawn: cst.BaseExpression | None, made: cst.Call, depth: int
     ) -> bool:
-        same = {made, *(self.made_by(drawn) if drawn is not None else ())}
+        same = [made, *(each.node for each in (self.made_by(drawn) if drawn is not None else ()))]
         for loop in self.loops.around(place):
             if any(self._builds(loop.node.body, each) for each in same):
                 return False
@@ -295,7 +395,7 @@ class Loaders(Analysis):
         parameter = self._parameter(drawn)
         for call in self.functions.callers(function):
             given = self.functions.passed(call, function, parameter) if parameter else None
-            if given is None or made in self.made_by(given):
+            if given is None or self.at(made) in self.made_by(given):
                 yield call, given
 
     def _parameter(self, node: cst.BaseExpression | None) -> str:

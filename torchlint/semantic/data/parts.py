@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.data.loaders import Loaders
+from torchlint.semantic.data.loaders import Loader, Loaders
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
@@ -28,7 +28,7 @@ _DEPTH: Final = 16
 class Part(NamedTuple):
     """A piece of a loader's batches; empty `steps` mean the whole batch."""
 
-    loader: cst.Call
+    loader: Loader
     steps: Steps
     place: cst.CSTNode
     """The loop that takes the batch from the loader, or the place of `next`."""
@@ -271,7 +271,8 @@ class Parts(Analysis):
         self, source: cst.BaseExpression, steps: Steps, place: cst.CSTNode
     ) -> list[Part] | None:
         origin = self.origins.of(source)
-        made = self.loaders.made_by(source)
+        loaders = self.loaders.made_by(source)
+        made = [loader.node for loader in loaders]
         others = [
             value
             for value in origin.values
@@ -279,4 +280,4 @@ class Parts(Analysis):
         ]
         if others or not origin.complete:
             return None
-        return [Part(loader, steps, place) for loader in made]
+        return [Part(loader, steps, place) for loader in loaders]

@@ -14,7 +14,6 @@ from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Sh
 _LOOKS: Final = frozenset({"builtins.len", "builtins.enumerate", "builtins.print"})
 _CLOCKS: Final = ("time.", "datetime.")
 _SEEDS: Final = frozenset({"torch.manual_seed", "torch.random.manual_seed"})
-_LOADER: Final = "torch.utils.data.DataLoader"
 
 
 @dataclass
@@ -74,10 +73,10 @@ class Agreement:
         )
         if not decides:
             return
-        for site in script.calls.of(_LOADER):
-            if site.node is not self.shape.loader and site.argument("shuffle").equals(True):
+        for loader in script.loaders:
+            if loader.node is not self.shape.loader and loader.argument("shuffle").equals(True):
                 why = "each process would evaluate in another order: call `torch.manual_seed` first"
-                raise ObstacleError(site.node, why)
+                raise ObstacleError(loader.node, why)
 
     def _is_scheduler(self, call: cst.Call) -> bool:
         return self.script.kind(receiver_of(call) or call) is Kind.SCHEDULER
