@@ -70,13 +70,17 @@ class Fix:
 
     @classmethod
     def of_several(cls, fixes: Sequence[Fix]) -> Fix | None:
-        """Return one fix that makes several of one safety, None if their edits clash."""
-        first, *others = fixes
+        """Return one fix that makes several, as safe as the least safe of them.
+
+        It is None if there is none, or if their edits clash.
+        """
         edits = in_order(chain(*(each.edits for each in fixes)))
-        if any(clash(one, other) for one, other in pairwise(edits)):
+        if not fixes or any(clash(one, other) for one, other in pairwise(edits)):
             return None
-        more = f", and {len(others)} more" if others else ""
-        return cls(f"{first.title}{more}", tuple(edits), first.safety, first.because)
+        more = f", and {len(fixes) - 1} more" if fixes[1:] else ""
+        reasons = "; ".join(dict.fromkeys(each.because for each in fixes if each.because))
+        safety = min(each.safety for each in fixes)
+        return cls(f"{fixes[0].title}{more}", tuple(edits), safety, reasons)
 
 
 def _on_one_line(said: str) -> str:

@@ -9,8 +9,9 @@ import libcst as cst
 
 from torchlint.api import Finding, How, Kind, Rule, Script, State, method_of, receiver_of
 from torchlint_rules.shared.finiteguards import finite_guards
-from torchlint_rules.shared.graphbreaks import operands, without_breaks
+from torchlint_rules.shared.graphbreaks import without_breaks
 from torchlint_rules.shared.masks import is_mask
+from torchlint_rules.shared.passwaits import Holder, tested_tensors
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _SIZED: Final = {
@@ -68,7 +69,7 @@ def _counts_on_device(script: Script, node: cst.BaseExpression) -> bool:
 
 def _branches(script: Script) -> Iterator[tuple[cst.BaseExpression, str]]:
     """Yield the conditions that read a tensor."""
-    holders: list[cst.If | cst.While | cst.Assert | cst.IfExp] = [
+    holders: list[Holder] = [
         *script.tree.all(cst.If),
         *script.tree.all(cst.While),
         *script.tree.all(cst.Assert),
@@ -76,15 +77,9 @@ def _branches(script: Script) -> Iterator[tuple[cst.BaseExpression, str]]:
     ]
     guards = {id(each.holder) for each in finite_guards(script)}
     for holder in holders:
-        for part in operands(holder.test) if id(holder) not in guards else ():
-            if not _compares_text(part) and _may_repeat(script, part) and _on_device(script, part):
+        for part in tested_tensors(script, holder) if id(holder) not in guards else ():
+            if _may_repeat(script, part):
                 yield part, "choose on the device with torch.where, or look now and then"
-
-
-def _compares_text(part: cst.BaseExpression) -> bool:
-    return isinstance(part, cst.Comparison) and any(
-        isinstance(each.comparator, cst.SimpleString) for each in part.comparisons
-    )
 
 
 def _may_repeat(script: Script, node: cst.CSTNode) -> bool:

@@ -22,6 +22,7 @@ from torchlint.api import (
     receiver_of,
 )
 from torchlint_rules.shared.graphbreaks import without_breaks
+from torchlint_rules.shared.occasionalreads import occasional_reads
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FEW: Final = 2
@@ -215,13 +216,13 @@ def _records(script: Script, line: cst.CSTNode) -> bool:
 
 
 def _unneeded(script: Script) -> set[int]:
-    """Return the reads whose value no pass needs."""
+    """Return the reads whose value no pass needs, or only an occasional one."""
     roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
     return {
         id(wait.reading.node)
         for loop in script.loops.of(*roles)
         for wait in script.readings.waits.of(loop)
-    }
+    } | {id(each.node) for role in roles for each in occasional_reads(script, role)}
 
 
 # -- the fix ------------------------------------------------------------------------

@@ -403,6 +403,9 @@ def test_first_in() -> None:
         ("k(  # one\n    1  # two\n)  # three\nx = 1\n", "# one\n# two\n# three\nx = 1\n"),
         ("k(  # one\n    1\n)\nx = 1\n", "# one\nx = 1\n"),
         ("if 1:\n    k(\n        1  # one\n    )  # two\n", "if 1:\n    # one\n    pass  # two\n"),
+        ("if 1:\n    a\nelse:\n    k()\nx = 1\n", "if 1:\n    a\nx = 1\n"),
+        ("if 1:\n    a\nelse:\n    k();\n", "if 1:\n    a\n"),
+        ("if 1:\n    a\nelse:  # one\n    k()\n", "if 1:\n    a\nelse:  # one\n    pass\n"),
     ],
 )
 def test_drop(before: str, after: str) -> None:

@@ -26,7 +26,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("workspace")
 
 
-@pytest.fixture(scope="session")
+# Not for the session: what the editor runs is no business of the tests of other folders.
+@pytest.fixture(scope="module")
 def vscode(workspace: Path, environment: dict[str, str]) -> Iterator[Editor]:
     """Return an editor that can what VS Code can."""
     with editor(environment=environment) as opened:

@@ -202,12 +202,14 @@ export class Editor {
     loader._load = (name, ...rest) => (name === "vscode" ? vscode : load(name, ...rest));
   }
 
-  /** Wait for the next findings that the server publishes. */
-  nextFindings(): Promise<Diagnostic[]> {
+  /** Wait until the server publishes so many findings; it may publish the same ones again before. */
+  findings(count: number): Promise<Diagnostic[]> {
     return new Promise((resolve) => {
       const heard = this.published.event(() => {
-        heard.dispose();
-        resolve(this.found);
+        if (this.found.length === count) {
+          heard.dispose();
+          resolve(this.found);
+        }
       });
     });
   }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeGuard
 
 import libcst as cst
 
@@ -32,17 +33,23 @@ _RECIPROCAL: Final = "CUDA multiplies by the reciprocal: the quotient's last bit
 
 
 class DeferredSum:
-    """The rewrite that adds on the device and reads the result once after the loop."""
+    """The rewrite that adds on the device and reads the result once after the loop.
 
-    def __init__(self, script: Script, addition: Accumulation) -> None:
+    `rare` are statements that another part of the fix puts behind a test for every n-th pass.
+    """
+
+    def __init__(
+        self, script: Script, addition: Accumulation, rare: Sequence[cst.CSTNode] = ()
+    ) -> None:
         self.script = script
         self.addition = addition
+        self.rare = rare
         self.doubt = ""
 
     def fix(self) -> Fix | None:
         """Return the fix, None if one of its conditions does not hold."""
         script = self.script
-        accumulator = script.readings.accumulators.accumulator(self.addition)
+        accumulator = script.readings.accumulators.accumulator(self.addition, self.rare)
         if accumulator is None or not script.edits.stands_alone(accumulator.loop):
             return None
         if script.program.moves.lead_apart(self.addition.node):
@@ -317,9 +324,16 @@ class DeferredSum:
                 isinstance(each.target, cst.Name) and each.target.value == tensor.value
                 for each in self.script.tree.within(loop, cst.AugAssign)
             )
-        if isinstance(tensor, cst.Attribute) and isinstance(tensor.value, cst.Name):
+        if self._is_part(tensor) and isinstance(tensor.value, cst.Name):
             return not self._is_result(tensor.value)
         return isinstance(tensor, (cst.Attribute, cst.Subscript))
+
+    def _is_part(self, tensor: cst.BaseExpression) -> TypeGuard[cst.Attribute | cst.Subscript]:
+        """Return whether an expression is an attribute, or the entry of a mapping."""
+        if not isinstance(tensor, cst.Subscript):
+            return isinstance(tensor, cst.Attribute)
+        index = tensor.slice[0].slice
+        return isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
 
     def _is_result(self, name: cst.Name) -> bool:
         """Return whether each pass of the loop calls a function for what a name holds."""

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, How, Loop, Reading, Role, Script
+from torchlint.api import Frequency, How, Loop, Reading, Role, Script
 
 
-def occasional_reads(script: Script, code: str, role: Role) -> Iterator[Finding]:
-    """Yield a finding for every read that only code behind `if step % n == 0:` uses."""
+class OccasionalRead(NamedTuple):
+    """A read in every pass whose value only a report now and then uses."""
+
+    node: cst.Call
+    message: str
+
+
+def occasional_reads(script: Script, role: Role) -> Iterator[OccasionalRead]:
+    """Yield the reads that only code behind `if step % n == 0:` uses."""
     for loop in script.loops.of(role):
         if script.loops.is_round(loop):
             continue
@@ -24,11 +32,11 @@ def occasional_reads(script: Script, code: str, role: Role) -> Iterator[Finding]
                 continue
             if script.loops.batch_loop(line) is loop and _waits_in_vain(script, line, found, loop):
                 named = script.code(line.targets[0].target)
-                message = (
+                yield OccasionalRead(
+                    found.node,
                     f"`{script.code(found.node)}` waits for the device in every step, but only an "
-                    f"occasional report uses `{named}`: read it there"
+                    f"occasional report uses `{named}`: read it there",
                 )
-                yield Finding(code, script.span(found.node), message)
 
 
 def _waits_in_vain(script: Script, line: cst.Assign, found: Reading, loop: Loop) -> bool:
@@ -41,7 +49,8 @@ def _waits_in_vain(script: Script, line: cst.Assign, found: Reading, loop: Loop)
     if not uses:
         return False
     return all(
-        _is_periodic(script, use) and script.loops.frequency(use) is Frequency.RARE for use in uses
+        _is_periodic(script, use, line) and script.loops.frequency(use) is Frequency.RARE
+        for use in uses
     )
 
 
@@ -91,10 +100,12 @@ def _stores(script: Script, name: cst.Name) -> bool:
     )
 
 
-def _is_periodic(script: Script, use: cst.Name) -> bool:
-    """Return whether a use is behind a test for every n-th step."""
+def _is_periodic(script: Script, use: cst.Name, line: cst.Assign) -> bool:
+    """Return whether a use is behind a test for every n-th step that its line is not behind."""
+    common = set(map(id, script.tree.tests_around(line)))
     return any(
         isinstance(each.operator, cst.Modulo)
         for test in script.tree.tests_around(use)
-        for each in (*script.tree.within(test, cst.BinaryOperation),)
+        if id(test) not in common
+        for each in script.tree.within(test, cst.BinaryOperation)
     )

@@ -31,11 +31,13 @@ def element_tests(
         if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
             continue
         for side in (test.left, test.comparisons[0].comparator):
-            found = _element_of(script, side) if isinstance(side, cst.Subscript) else None
+            found = _element_of(script, side)
             if found is None or id(found[0]) in said or script.kind(found[1]) not in _TENSORS:
                 continue
             loop, tensor = found
-            if not _is_range(script, loop) or script.kind(side) not in _TENSORS:
+            if script.kind(side) not in _TENSORS:
+                continue
+            if isinstance(side, cst.Subscript) and not _is_range(script, loop):
                 continue
             if (
                 not script.values.placement.on_host(tensor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, TypeGuard
 
 import libcst as cst
 
@@ -48,7 +48,7 @@ class LastPass(Analysis):
     def _of_enumerate(self, node: cst.For, drawn: cst.Call) -> str | None:
         counter = node.target.elements[0].value if isinstance(node.target, cst.Tuple) else None
         source = self._behind_bar(drawn.args[0].value)
-        if not isinstance(counter, cst.Name) or not isinstance(source, (cst.Name, cst.Attribute)):
+        if not _counts(counter) or not isinstance(source, (cst.Name, cst.Attribute)):
             return None
         if not self._has_length(source) or self._changes(counter, node):
             return None
@@ -62,7 +62,7 @@ class LastPass(Analysis):
     def _of_range(self, node: cst.For, drawn: cst.Call) -> str | None:
         counter, end = node.target, drawn.args[0].value
         plain = len(drawn.args) == 1 or drawn.args[1].keyword is not None
-        if not plain or not isinstance(counter, cst.Name) or drawn.args[0].star:
+        if not plain or not _counts(counter) or drawn.args[0].star:
             return None
         if not isinstance(end, (cst.Name, cst.Integer)) or self._changes(counter, node):
             return None
@@ -118,3 +118,8 @@ class LastPass(Analysis):
             or (binding.node is not loop and self.tree.inside(binding.node, loop))
             for binding in bindings
         )
+
+
+def _counts(target: cst.CSTNode | None) -> TypeGuard[cst.Name]:
+    """Return whether a target has a name other than `_`, which says that nothing uses it."""
+    return isinstance(target, cst.Name) and bool(target.value.strip("_"))

@@ -314,7 +314,7 @@ class Rewrite(ExpressionEdits):
         return self.before(head, *lines)
 
     def drop(self, statement: cst.BaseStatement) -> Edits:
-        """Remove a statement; its comments stay, and an emptied block gets `pass`."""
+        """Remove a statement; its comments stay, an emptied block gets `pass`, an `else:` goes."""
         return self._dropped(statement, is_emptied=self._is_all([statement]))
 
     def _is_all(self, statements: Sequence[cst.BaseStatement]) -> bool:
@@ -328,6 +328,8 @@ class Rewrite(ExpressionEdits):
         tail = self.text[stop : self.line_end(stop)]
         end = stop + len(tail) - len(tail.lstrip())
         left = comments_of(self.text[span.start : span.end])
+        if is_emptied and (whole := self._emptied_else(statement)) is not None:
+            return whole
         if is_emptied:
             left, end = [*left, "pass"], stop
         elif left:
@@ -336,6 +338,16 @@ class Rewrite(ExpressionEdits):
             return self._without_lines(statement, self.line_start(span.start))
         text = f"{self.newline}{self.indent_of(statement)}".join(left)
         return (Edit(Span(span.start, end), text),)
+
+    def _emptied_else(self, last: cst.BaseStatement) -> Edits | None:
+        """Remove the `else:` whose last statement goes, None for another block or a comment."""
+        block = self.tree.parent(last)
+        branch = self.tree.parent(block) if block is not None else None
+        if not isinstance(branch, cst.Else):
+            return None
+        start = self.line_start(self.tree.span(branch).start)
+        end = self.after_line(self._stop(self.tree.span(last).end))
+        return None if "#" in self.text[start:end] else self.delete(start, end)
 
     def _stop(self, end: int) -> int:
         """Return the end of a statement, its terminator included."""
@@ -390,7 +402,7 @@ class Rewrite(ExpressionEdits):
     def drop_all(self, statements: Sequence[cst.BaseStatement]) -> Edits:
         """Remove statements that have their lines to themselves, merging the gaps around them.
 
-        Their comments stay, and an emptied block gets `pass`.
+        Their comments stay, an emptied block gets `pass`, an `else:` goes.
         """
         blocks: dict[int, list[cst.BaseStatement]] = {}
         for statement in dict.fromkeys(statements):
@@ -429,8 +441,11 @@ class Rewrite(ExpressionEdits):
         """Return one level of indentation of this file."""
         return self.tree.module.default_indent or _INDENT
 
-    def wrap(self, statements: Sequence[cst.CSTNode], header: str) -> Edits:
-        """Put neighbouring statements under a new header line (`with torch.no_grad():`)."""
+    def wrap(self, statements: Sequence[cst.CSTNode], header: str, inside: Edits = ()) -> Edits:
+        """Put neighbouring statements under a new header line (`with torch.no_grad():`).
+
+        `inside` are edits within these statements that are made as well.
+        """
         start = self.line_start(self.start_of(statements[0]))
         indent = self.indent_of(statements[0])
         end = self._end_with_comments(self.tree.span(statements[-1]).end, indent)
@@ -440,7 +455,7 @@ class Rewrite(ExpressionEdits):
         for row in rows:
             if row != start:
                 edits += self.insert(row + self._shared(row, indent), self.unit())
-        return joined(self.text, edits)
+        return joined(self.text, edits + inside)
 
     def unwrap(self, statement: cst.With) -> Edits | None:
         """Remove the header of a `with` and dedent its body.

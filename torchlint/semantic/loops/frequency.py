@@ -57,6 +57,7 @@ _BROKEN: Final = frozenset({"isnan", "isinf"})
 _TIMING: Final = re.compile(
     r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
 )
+_WARNINGS: Final = frozenset("warn warning error critical exception warn_once".split())
 _NO_RESULTS: Final = ("None", "True", "False")
 
 
@@ -82,10 +83,13 @@ class Frequencies(Analysis):
         return any(_TEST_RUNNERS.match(name) for name in self.functions.imported)
 
     def counter(self, loop: LoopNode) -> str | None:
-        """Return the name that counts the passes of a loop: a target or an incremented name."""
+        """Return the name that counts the passes of a loop: a target or an incremented name.
+
+        A target that is only underscores says that nothing uses it.
+        """
         if isinstance(loop, cst.For):
             for name in self.tree.within(loop.target, cst.Name):
-                bound = self.scopes.stored(name)
+                bound = self.scopes.stored(name) if name.value.strip("_") else None
                 if bound is not None and bound.value is not None:
                     source, path = self.loops.iteration.source(bound.value, bound.path)
                     if source is None and path == (COUNTER,):
@@ -460,10 +464,23 @@ def _body(node: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _answers(block: cst.IndentedBlock) -> bool:
-    """Return whether a branch of a function ends with its result, as an `else` of it would."""
+    """Return whether a branch of a function ends with its result, as an `else` of it would.
+
+    One that warns before it is the way out of an error.
+    """
     last = _small(block.body[-1])[-1:]
     value = last[0].value if last and isinstance(last[0], cst.Return) else None
-    return value is not None and not (isinstance(value, cst.Name) and value.value in _NO_RESULTS)
+    if value is None or any(_warns(small) for line in block.body for small in _small(line)):
+        return False
+    return not (isinstance(value, cst.Name) and value.value in _NO_RESULTS)
+
+
+def _warns(small: cst.CSTNode) -> bool:
+    """Return whether a statement calls something named like a warning or an error."""
+    call = small.value if isinstance(small, cst.Expr) else None
+    func = call.func if isinstance(call, cst.Call) else None
+    last = func.attr if isinstance(func, cst.Attribute) else func
+    return isinstance(last, cst.Name) and last.value in _WARNINGS
 
 
 def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:

@@ -67,7 +67,8 @@ class Accumulators:
         self._lent: dict[tuple[str, int], bool] = {}
         self._others: dict[tuple[str, int], list[Binding]] = {}
         self._built: dict[
-            tuple[str, int, int], tuple[tuple[Accumulation, ...], tuple[cst.Name, ...] | None]
+            tuple[str, int, int, frozenset[int]],
+            tuple[tuple[Accumulation, ...], tuple[cst.Name, ...] | None],
         ] = {}
 
     # -- additions ------------------------------------------------------------
@@ -136,11 +137,15 @@ class Accumulators:
 
     # -- uses in the same pass ------------------------------------------------
 
-    def used_each_pass(self, accumulation: Accumulation) -> bool:
-        """Return whether every pass of the loop needs the running total on the host."""
+    def used_each_pass(
+        self, accumulation: Accumulation, besides: Iterable[cst.CSTNode] = ()
+    ) -> bool:
+        """Return whether every pass of the loop needs the running total on the host.
+
+        `besides` are statements whose uses do not count.
+        """
         path, node = self._path(accumulation.target), accumulation.node
-        adding = self._adding.get(path, frozenset())
-        own = adding if id(node) in adding else adding | {id(node)}
+        own = self._adding.get(path, frozenset()) | {id(node)} | set(map(id, besides))
         return any(
             self._is_looked_at(path, own, loop.node)
             for loop in self.loops.around(node)
@@ -267,8 +272,13 @@ class Accumulators:
 
     # -- deferral to the end of the loop --------------------------------------------------------
 
-    def accumulator(self, accumulation: Accumulation) -> Accumulator | None:
-        """Return the accumulator of an addition if its value can wait for the loop's end."""
+    def accumulator(
+        self, accumulation: Accumulation, rare: Iterable[cst.CSTNode] = ()
+    ) -> Accumulator | None:
+        """Return the accumulator of an addition if its value can wait for the loop's end.
+
+        `rare` are statements that a fix is about to put behind a test for every n-th pass.
+        """
         target = accumulation.target
         if not isinstance(target, cst.Name) or accumulation.adding in _UNSPLIT:
             return None
@@ -278,13 +288,13 @@ class Accumulators:
         if self._shared(target.value, scope):
             return None
         for loop in reversed(self._loops_without_start(accumulation, scope)):
-            found = self._accumulator_of(accumulation, scope, loop)
+            found = self._accumulator_of(accumulation, scope, loop, frozenset(map(id, rare)))
             if found is not None:
                 return found
         return None
 
     def _accumulator_of(
-        self, accumulation: Accumulation, scope: Scope, loop: LoopNode
+        self, accumulation: Accumulation, scope: Scope, loop: LoopNode, rare: frozenset[int]
     ) -> Accumulator | None:
         """Return the accumulator if its value can wait for the end of this loop."""
         assert isinstance(accumulation.target, cst.Name)
@@ -292,10 +302,10 @@ class Accumulators:
         starts = self._starts(accumulation, loop)
         if starts is None:
             return None
-        key = name, id(scope), id(loop)
+        key = name, id(scope), id(loop), rare
         if key not in self._built:
             additions = tuple(self._additions(name, scope, loop))
-            self._built[key] = additions, self._reads(name, scope, loop, additions)
+            self._built[key] = additions, self._reads(name, scope, loop, additions, rare)
         additions, reads = self._built[key]
         if reads is None:
             return None
@@ -419,7 +429,12 @@ class Accumulators:
                 yield each
 
     def _reads(
-        self, name: str, scope: Scope, loop: LoopNode, additions: Iterable[Accumulation]
+        self,
+        name: str,
+        scope: Scope,
+        loop: LoopNode,
+        additions: Iterable[Accumulation],
+        rare: frozenset[int],
     ) -> tuple[cst.Name, ...] | None:
         """Return the rare reads of a sum in its loop, None if another use prevents deferral."""
         if self._read_after_error(name, scope, loop):
@@ -428,16 +443,17 @@ class Accumulators:
         own = {id(each.node) for each in additions}
         lists = any(each.adding is not Adding.SUM for each in additions)
         for use in self.tree.among(self._uses(name, scope), loop):
-            if not own.isdisjoint(map(id, self.tree.ancestors(use))):
+            outer = set(map(id, self.tree.ancestors(use)))
+            if not own.isdisjoint(outer):
                 continue
             binding = self.scopes.stored(use)
             if binding is not None and binding.how is How.ASSIGN:
                 continue
-            rare = self.frequencies.frequency(use) is Frequency.RARE and self.tree.inside(
-                use, loop.body
+            seldom = self.tree.inside(use, loop.body) and (
+                self.frequencies.frequency(use) is Frequency.RARE or not rare.isdisjoint(outer)
             )
             after = loop.orelse is not None and self.tree.inside(use, loop.orelse)
-            if lists or binding is not None or not (rare or after) or self._deleted(use):
+            if lists or binding is not None or not (seldom or after) or self._deleted(use):
                 return None
             found.append(use)
         return tuple(found)

@@ -43,6 +43,10 @@ def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: i
         return Shown(script.code(reading.node), reading.node)
     if depth and (returned := _returned(script, region, loop, depth - 1)) is not None:
         return returned
+    for grad in script.tree.within(region, cst.Attribute):
+        if grad.attr.value == "grad" and script.code(grad.value) != "self":
+            if script.name(grad) is None and not _is_looked_at(script, grad):
+                return Shown(script.code(grad), grad)
     for name in script.tree.within(region, cst.Name):
         if not script.scopes.reads(name):
             continue
@@ -66,6 +70,16 @@ def _returned(script: Script, region: cst.BaseExpression, loop: Loop, depth: int
             if found is not None and script.loops.frequency(found.place) is Frequency.EVERY_PASS:
                 return Shown(script.code(call), found.place)
     return None
+
+
+def _is_looked_at(script: Script, grad: cst.Attribute) -> bool:
+    """Return whether a gradient is not shown, but asked for None, its shape or its type."""
+    holder = script.tree.parent(grad)
+    if isinstance(holder, cst.Attribute):
+        return holder.attr.value in _FREE
+    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+    looks = isinstance(outer, cst.Call) and script.name(outer.func) in _LOOKS
+    return looks or isinstance(holder, (cst.Comparison, cst.ComparisonTarget))
 
 
 def _is_value(script: Script, name: cst.Name) -> bool:
@@ -120,10 +134,17 @@ def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> cst.Bas
             and _is_below(script, binding.node, loop)
             and script.loops.frequency(binding.node) is Frequency.EVERY_PASS
         ):
-            found = _waited_for(script, binding.value, loop, depth)
+            drawn = _drawn(script, binding) if binding.how is How.LOOP else binding.value
+            found = _waited_for(script, drawn, loop, depth) if drawn is not None else None
             if found is not None:
                 return found.place
     return None
+
+
+def _drawn(script: Script, binding: Binding) -> cst.BaseExpression | None:
+    """Return what the target of a loop is drawn from, None for a counter."""
+    assert binding.value is not None
+    return script.values.iteration.source(binding.value, binding.path)[0]
 
 
 def _is_below(script: Script, node: cst.CSTNode, loop: Loop) -> bool:

@@ -1,0 +1,164 @@
+"""Deferrable sums: additions of a batch loop for whose reads no pass has a use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Accumulation, Adding, Fix, Form, Frequency, Kind, Loop, Reading, Script
+from torchlint_rules.shared.deferredsums import DeferredSum
+
+_LARGE: Final = re.compile(
+    r"(?:\w*_)?(?:im(?:g|age)s?|recons?\w*|samples?|masks?|feat\w*|embed\w*|emb|hiddens?|attn|"
+    r"attentions?|maps?|pixels|frames?|videos?|audios?|wavs?|mels?|spec\w*|latents?|fakes?|xs?|zs?|hs?)(?:_\w+)?",
+    re.IGNORECASE,
+)
+_TENSORS_ONLY: Final = ("detach", "cpu")
+_HANDED_OFF: Final = frozenset({"submit", "apply_async", "map_async", "starmap_async"})
+"""Methods that give their arguments to another process, which cannot use this device."""
+_WRITERS: Final = frozenset(
+    (
+        "write writerow writerows dump save savez savetxt save_image imsave imwrite imshow plot "
+        "savefig savemat to_csv create_dataset open"
+    ).split()
+)
+
+
+class DeferrableSum(NamedTuple):
+    """An addition whose value could stay on the device, with its reads."""
+
+    accumulation: Accumulation
+    found: list[Reading]
+    fix: Fix | None
+    """The fix that defers it, None if something prevents that."""
+
+
+def deferrable_sums(
+    script: Script, loop: Loop, rare: Sequence[cst.CSTNode] = ()
+) -> Iterator[DeferrableSum]:
+    """Yield the additions of a loop whose reads no pass needs.
+
+    `rare` are statements that a fix is about to put behind a test for every n-th pass.
+    """
+    accumulators = script.readings.accumulators
+    waiting = [
+        each
+        for each in script.readings.accumulations(loop.role, loop.node)
+        if each.loop is loop and not accumulators.used_each_pass(each, rare)
+    ]
+    besides = [*(each.node for each in waiting), *rare]
+    said: set[int] = set()
+    for accumulation in waiting:
+        direct = _readings(script, accumulation)
+        found = direct or _named(script, accumulation, besides)
+        if not found or id(found[0].node) in said:
+            continue
+        if not direct and _writes_results(script, accumulation, found):
+            continue
+        apart = [*besides, *script.readings.waits.statements(loop)]
+        if any(_needed(script, accumulation, each, apart) for each in found):
+            continue
+        plain = bool(direct) or isinstance(accumulation.values[0], cst.Name)
+        fixable = plain and all(is_shown(script, each) for each in found)
+        said |= {id(each.node) for each in found}
+        fix = DeferredSum(script, accumulation, rare).fix() if fixable else None
+        yield DeferrableSum(accumulation, found, fix)
+
+
+def _readings(script: Script, accumulation: Accumulation) -> list[Reading]:
+    return [each for value in accumulation.values for each in script.readings.within(value)]
+
+
+def _named(script: Script, accumulation: Accumulation, besides: list[cst.CSTNode]) -> list[Reading]:
+    """Return the reads behind a name (`value = loss.item()`) that is only added up."""
+    loop = accumulation.loop.node
+    return [
+        reading
+        for value in accumulation.values
+        for reading in script.readings.named(value, loop, besides)
+    ]
+
+
+def is_shown(script: Script, reading: Reading) -> bool:
+    """Return whether the file shows that a read value is a tensor."""
+    if script.kind(reading.tensor) in (Kind.TENSOR, Kind.LOSS):
+        return True
+    return any(
+        _last(call.func) in _TENSORS_ONLY for call in script.tree.within(reading.node, cst.Call)
+    )
+
+
+def _needed(
+    script: Script, accumulation: Accumulation, reading: Reading, besides: list[cst.CSTNode]
+) -> bool:
+    """Return whether the host needs the value in the same iteration."""
+    loop = accumulation.loop.node
+    if script.readings.needed_in(loop, reading, besides) or _is_handed_off(script, accumulation):
+        return True
+    if reading.form is not Form.NUMBER and accumulation.adding is not Adding.SUM:
+        if named_large(script, reading.tensor, accumulation.target):
+            return True
+    return script.kind(reading.tensor) is not Kind.LOSS and drives_environment(script, loop)
+
+
+def _is_handed_off(script: Script, accumulation: Accumulation) -> bool:
+    """Return whether what is kept is the work of another process (`pool.submit(score, value)`)."""
+    return any(
+        _last(call.func) in _HANDED_OFF
+        for value in accumulation.values
+        for call in script.tree.within(value, cst.Call)
+    )
+
+
+def _writes_results(script: Script, accumulation: Accumulation, found: list[Reading]) -> bool:
+    """Return whether every batch also writes results to disk or plots them."""
+    if all(each.form is Form.NUMBER for each in found):
+        return False
+    loop = accumulation.loop.node
+    return bool(script.tree.among(script.once(_hot_writes), loop.body))
+
+
+def _hot_writes(script: Script) -> list[cst.Call]:
+    """Return the calls in every batch that write results to disk or plot them."""
+    return [
+        call
+        for call in script.tree.all(cst.Call)
+        if _last(call.func) in _WRITERS and script.loops.frequency(call) is Frequency.EVERY_PASS
+    ]
+
+
+def _last(func: cst.BaseExpression) -> str:
+    if isinstance(func, cst.Attribute):
+        return func.attr.value
+    return func.value if isinstance(func, cst.Name) else ""
+
+
+def named_large(script: Script, tensor: cst.BaseExpression, *named: cst.BaseExpression) -> bool:
+    """Return whether names suggest that values of a batch are too large for the device."""
+    if script.values.dtypes.is_integral(tensor) or script.kind(tensor) is Kind.LOSS:
+        return False
+    return any(_LARGE.fullmatch(_root(node)) for node in (tensor, *named))
+
+
+def _root(node: cst.BaseExpression) -> str:
+    """Return the leftmost name of an expression."""
+    while isinstance(node, (cst.Attribute, cst.Subscript, cst.Call)):
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def drives_environment(script: Script, loop: cst.CSTNode) -> bool:
+    """Return whether a loop steps an environment, which needs the action on the host."""
+    return bool(script.tree.among(script.once(_actions), loop))
+
+
+def _actions(script: Script) -> list[cst.Call]:
+    """Return the calls that step an environment."""
+    return [
+        site.node
+        for site in script.calls.of_methods("step")
+        if "env" in script.code(site.receiver).lower()
+    ]

@@ -1,0 +1,135 @@
+"""Lines that log the value of a tensor in every pass of a loop: what TL207 reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import libcst as cst
+
+from torchlint.api import Frequency, Kind, Loop, Role, Script
+from torchlint_rules.shared.loggedvalues import Shown, shown
+
+_METHODS: Final = frozenset(
+    (
+        "set_postfix set_postfix_str set_description set_description_str add_scalar add_scalars "
+        "add_histogram add_image info warning log_metric log_metrics scalar_summary"
+    ).split()
+)
+_LOGGERS: Final = frozenset(
+    "wandb run logger log experiment mlflow writer accelerator fabric tracker neptune".split()
+)
+_RECORDERS: Final = frozenset("log logs logger tracker".split())
+_UPKEEP: Final = frozenset(
+    "save close finish init watch flush add_argument setLevel addHandler step start join".split()
+)
+"""Methods of a recorder that record nothing."""
+_PLOTTERS: Final = ("vis", "viz", "visdom")
+_FUNCTIONS: Final = ("builtins.print", "sys.stdout.write", "tqdm.tqdm.write", "progress_bar")
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+
+
+class LogLine(NamedTuple):
+    """A line that logs a value in every pass of a loop."""
+
+    line: cst.Expr
+    call: cst.Call
+    loop: Loop
+    shown: Shown
+
+
+def log_lines(script: Script) -> list[LogLine]:
+    """Return the lines of batch loops that log a tensor's value in each iteration."""
+    return list(_lines(script))
+
+
+def _lines(script: Script) -> Iterator[LogLine]:
+    """Yield the lines of batch loops that log a tensor's value in each iteration."""
+    for loop in script.loops.of(Role.TRAIN_BATCH, Role.EVAL_BATCH):
+        if script.loops.is_round(loop):
+            continue
+        found = [
+            each
+            for region in script.readings.waits.code_of_pass(loop)
+            for each in _lines_of(script, region.body, loop)
+        ]
+        yield from (each for each in found if not _logs_inside(script, each, found))
+
+
+def _lines_of(script: Script, body: cst.CSTNode, loop: Loop) -> Iterator[LogLine]:
+    """Yield the lines of a loop, or of a function that it calls, that log a tensor's value."""
+    for line in script.tree.within(body, cst.Expr):
+        if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
+            continue
+        if not _runs_each_pass(script, line, loop):
+            continue
+        value = shown(script, line.value, loop)
+        if value is not None and not _reports_episode(script, line, loop):
+            yield LogLine(line, line.value, loop, value)
+
+
+def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
+    """Return whether a line of a loop, or of a function that it calls, runs in every pass."""
+    nearest = script.loops.batch_loop(line)
+    function = script.scopes.function(line)
+    if function is not None and not script.tree.inside(line, loop.node):
+        return nearest is None and script.loops.frequency(line, function) is Frequency.EVERY_PASS
+    if nearest is not loop:
+        return False
+    every = script.loops.frequency(line) is Frequency.EVERY_PASS
+    return every or script.loops.frequencies.of_one_process(line, loop.node)
+
+
+def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> bool:
+    """Return whether a line calls a function that logs in a line of its own, or now and then."""
+    callee = script.functions.callee(logged.call)
+    if callee is None or next(script.readings.within(logged.call), None) is not None:
+        return False
+    if any(script.tree.inside(each.line, callee.body) for each in found):
+        return True
+    calls = script.tree.within(callee.body, cst.Call)
+    inner = [each for each in calls if _logs(script, each, logged.loop)]
+    return bool(inner) and all(
+        script.loops.frequency(each, callee) is Frequency.RARE for each in inner
+    )
+
+
+def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
+    """Return whether a line reports a finished episode instead of every step."""
+    return any(True for _ in script.tree.tests_around(line)) and any(
+        "env" in script.code(call.func).lower()
+        for call in script.tree.within(loop.node, cst.Call)
+        if script.calls.at(call).method == "step"
+    )
+
+
+def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
+    """Return whether a call shows or records its arguments."""
+    func = call.func
+    if (script.name(func) or script.code(func)) in _FUNCTIONS:
+        return True
+    if isinstance(func, cst.Name):
+        return func.value == "progress_bar" or _hands_over_a_read(script, call, func)
+    if not isinstance(func, cst.Attribute):
+        return False
+    said, method = func.value, func.attr.value
+    if _hands_over_a_read(script, call, func.attr):
+        return True
+    if method in _METHODS:
+        return script.kind(said) not in _TENSORS
+    owner = said.attr if isinstance(said, cst.Attribute) else said
+    word = owner.value.lower() if isinstance(owner, cst.Name) else ""
+    if method == "line":
+        return word in _PLOTTERS
+    if method in ("write", "writerow"):
+        return loop.role is Role.TRAIN_BATCH  # an evaluation writes its results
+    if word in _RECORDERS and method not in _UPKEEP:
+        return script.kind(said) not in (Kind.SEQUENCE, Kind.MAPPING)
+    return method in ("log", "print") and word in _LOGGERS
+
+
+def _hands_over_a_read(script: Script, call: cst.Call, called: cst.Name) -> bool:
+    """Return whether a function that is called after logging gets a value that was read."""
+    if script.names.words(called.value)[:1] != ["log"] or called.value == "log":
+        return False
+    return any(True for _ in script.readings.within(call))
