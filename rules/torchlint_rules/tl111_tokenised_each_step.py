@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Per, Role, Rule, Script
+from torchlint.api import Finding, Frequency, How, Per, Rate, Role, Rule, Script
 from torchlint_rules.shared.tokenizers import tokenizer_of
 
 _GENERATES: Final = frozenset("generate sample rollout".split())
@@ -38,7 +38,7 @@ def _place(script: Script, call: cst.Call) -> str:
             or script.loops.frequency(call) is not Frequency.EVERY_PASS
         ):
             return ""
-        fresh = any(
+        fresh = not _is_given(script, call) and any(
             script.calls.at(each).method in _GENERATES
             for each in script.tree.within(loop.node.body, cst.Call)
         )
@@ -46,9 +46,19 @@ def _place(script: Script, call: cst.Call) -> str:
     function = script.scopes.function(call)
     if function is None:
         return ""
+    if script.loops.ownership.rate(function) is Rate.STEP:
+        often = script.loops.frequency(call) is Frequency.EVERY_PASS
+        return "in every step" if often and _depends_on(script, call, function) else ""
     if function.name.value == "forward" and _is_network(script, function):
         return "in every forward pass" if _depends_on(script, call, function) else ""
     return "for every batch, without workers" if _collates(script, function) else ""
+
+
+def _is_given(script: Script, call: cst.Call) -> bool:
+    """Return whether a call gets text right from what its loop is over: `batch["text"]`."""
+    names = list(script.tree.within(call.args[0].value, cst.Name))
+    bound = [each for name in names for each in script.scopes.reaching(name)]
+    return bool(bound) and all(each.how is How.LOOP for each in bound)
 
 
 def _depends_on(script: Script, call: cst.Call, region: cst.CSTNode) -> bool:

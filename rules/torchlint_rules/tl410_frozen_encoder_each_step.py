@@ -15,6 +15,7 @@ from torchlint.api import (
     How,
     Loop,
     Mode,
+    Note,
     Part,
     Role,
     Rule,
@@ -22,6 +23,7 @@ from torchlint.api import (
     Trait,
     receiver_of,
 )
+from torchlint_rules.shared.tokenizers import tokenizer_of
 
 _TEXT: Final = frozenset("ids token tokens".split())
 _SAME: Final = frozenset("to cuda long int float half bfloat16".split())
@@ -32,21 +34,39 @@ class FrozenEncoderEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every frozen network that a training loop runs on what its loader yields."""
         for loop in script.loops.of(Role.TRAIN_BATCH):
-            if not _runs_again(script, loop):
-                continue
-            for call in script.tree.within(loop.node.body, cst.Call):
-                network = script.modules.lineage.network(call)
-                if network is None or script.loops.batch_loop(call) is not loop:
-                    continue
-                if not _in_every_pass(script, call, loop):
-                    continue
-                if _is_frozen(script, call, network) and _gets_the_same(script, call):
-                    message = (
-                        f"`{script.tree.brief(network)}` is frozen and encodes the same data in "
-                        "every "
-                        "epoch: run it once over the data before the loop, and keep its outputs"
-                    )
-                    yield Finding(self.code, script.span(call), message)
+            found: dict[str, list[cst.Call]] = {}
+            for call, network in _encoding(script, loop):
+                found.setdefault(script.code(network), []).append(call)
+            for name, calls in found.items():
+                kept = "its outputs"
+                if any(_draws_latents(script, call) for call in calls):
+                    kept = "mean and deviation of its `latent_dist`, which the loop can sample from"
+                message = (
+                    f"`{name}` is frozen and encodes the same data in every epoch: run it once "
+                    f"over the data before the loop, and keep {kept}"
+                )
+                notes = tuple(Note(script.span(each), "and here") for each in calls[1:])
+                yield Finding(self.code, script.span(calls[0]), message, notes=notes)
+
+
+def _encoding(script: Script, loop: Loop) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
+    """Yield the calls of frozen networks that a loop repeats for the same data."""
+    if not _runs_again(script, loop):
+        return
+    for call in script.tree.within(loop.node.body, cst.Call):
+        network = script.modules.lineage.network(call)
+        if network is None or script.loops.batch_loop(call) is not loop:
+            continue
+        if not _in_every_pass(script, call, loop):
+            continue
+        if _is_frozen(script, call, network) and _gets_the_same(script, call):
+            yield call, network
+
+
+def _draws_latents(script: Script, call: cst.Call) -> bool:
+    """Return whether a call's result is sampled from: `vae.encode(x).latent_dist.sample()`."""
+    holder = script.tree.parent(call)
+    return isinstance(holder, cst.Attribute) and holder.attr.value == "latent_dist"
 
 
 def _runs_again(script: Script, loop: Loop) -> bool:
@@ -55,8 +75,19 @@ def _runs_again(script: Script, loop: Loop) -> bool:
         if outer.role is Role.EPOCH:
             drawn = outer.node.iter if isinstance(outer.node, cst.For) else None
             return not isinstance(drawn, cst.Call) or not _is_once(script, drawn)
+    if _is_renewed(script, loop):
+        return True
     function = script.scopes.function(loop.node)
     return function is not None and script.loops.is_repeated(function)
+
+
+def _is_renewed(script: Script, loop: Loop) -> bool:
+    """Return whether a loop goes through its data again whenever it came to an end."""
+    return any(
+        script.calls.at(call).name == "builtins.iter"
+        for handler in script.tree.within(loop.node.body, cst.ExceptHandler)
+        for call in script.tree.within(handler, cst.Call)
+    )
 
 
 def _is_once(script: Script, drawn: cst.Call) -> bool:
@@ -120,6 +151,10 @@ def _pieces(script: Script, node: cst.BaseExpression) -> tuple[Part, ...]:
     same = receiver_of(node, *_SAME)
     if same is not None:
         return script.answer(_pieces, same, _NONE)
+    if isinstance(node, (cst.Attribute, cst.Subscript)):
+        return script.answer(_pieces, node.value, _NONE)
+    if isinstance(node, cst.Call) and tokenizer_of(script, node) is not None:
+        return script.answer(_pieces, node.args[0].value, _NONE)
     if not isinstance(node, cst.Name):
         return ()
     found = [_bound(each) for each in script.scopes.reaching(node)]
@@ -155,7 +190,11 @@ def _draws(script: Script, part: Part) -> bool:
 
 def _traits(script: Script, part: Part) -> set[Trait]:
     """Return the traits of a loader's dataset and of its collate function."""
-    loader = part.loader
-    collate = loader.given("collate_fn")
-    found = set(loader.traits) if loader.dataset is not None else {Trait.UNSEEN}
-    return found | set(script.loaders.datasets.callable_traits(collate.value) if collate else ())
+    given, datasets = part.loader.given("collate_fn"), script.loaders.datasets
+    dataset, collate = part.loader.dataset, given.value if given is not None else None
+    if dataset is None:
+        return {Trait.UNSEEN}
+    if part.steps and isinstance(part.steps[0], str):
+        return set(datasets.entry_traits(dataset, collate, part.steps[0]))
+    found = set(part.loader.traits)
+    return found | set(datasets.callable_traits(collate) if collate is not None else ())

@@ -186,7 +186,7 @@ class ModuleFacts(Networks):
         self.layers = Layers(functions, values)
         self.submodules = Submodules(functions, origins)
         self.compiled = Compiled(functions, kinds, values, self.submodules)
-        self.modes = Modes(functions, kinds, values, loops)
+        self.modes = Modes(functions, kinds, values, loops, self.roots, self.same)
         self.stuck_modes = StuckModes(functions, loops, values.gradients, self.modes)
         self.reach = Reach(functions, kinds, origins, loops)
         self.saved_weights = SavedWeights(functions, self, self.reach)

@@ -60,13 +60,14 @@ def _is_idle(script: Script, function: cst.FunctionDef, read: Reading) -> bool:
         read.tensor
     ):
         return False
-    if read.form is not Form.NUMBER or not _is_loss(script, read.tensor):
+    if read.form is not Form.NUMBER:
         return False
     if script.loops.frequency(read.node) is not Frequency.EVERY_PASS:
         return False
-    return (
-        script.readings.is_logged(read.node) or _is_kept(script, read) or _is_output(script, read)
-    )
+    logged = script.readings.is_logged(read.node)
+    if not _is_loss(script, read.tensor):
+        return logged and script.kind(read.tensor) is Kind.TENSOR
+    return logged or _is_kept(script, read) or _is_output(script, read)
 
 
 def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:
@@ -79,8 +80,16 @@ def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:
         else [tensor]
     )
     return bool(found) and all(
-        isinstance(value, cst.Attribute) and value.attr.value == "loss" for value in found
+        _is_inherited(script, value)
+        or (isinstance(value, cst.Attribute) and value.attr.value == "loss")
+        for value in found
     )
+
+
+def _is_inherited(script: Script, value: cst.BaseExpression | None) -> bool:
+    """Return whether the method that a class overrides made a value: `super().training_step()`."""
+    base = receiver_of(value)
+    return isinstance(base, cst.Call) and script.name(base.func) == "builtins.super"
 
 
 def _is_kept(script: Script, read: Reading) -> bool:

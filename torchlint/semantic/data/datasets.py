@@ -10,9 +10,10 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.data.itemkeys import ItemKeys
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.randomness import is_deterministic_transform, random_name
-from torchlint.semantic.data.tokenrows import TokenRows
+from torchlint.semantic.data.tokenrows import TOKENIZER, TokenRows
 from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.kind import Kind
@@ -96,6 +97,7 @@ class Datasets(Analysis):
         self.origins = origins
         self.work = ItemWork(functions, kinds, origins)
         self.rows = TokenRows(functions, origins)
+        self.keys = ItemKeys(functions)
         self._open: set[int] = set()
 
     def traits(self, node: cst.BaseExpression) -> Traits:
@@ -105,6 +107,45 @@ class Datasets(Analysis):
         if self.rows.are(node):
             return {Trait.IN_MEMORY: self.tree.code(node)}
         return self._of_all(node, (), self._of_value)
+
+    def entry_traits(
+        self, dataset: cst.BaseExpression, collate: cst.BaseExpression | None, key: str
+    ) -> Traits:
+        """Return the traits of what one entry of a loader's batches, which are mappings, needs."""
+        if collate is None:
+            return self._of_entry(dataset, key)
+        function = self.functions.definition(collate)
+        needed = (
+            self.keys.expressions(function, key) if isinstance(function, cst.FunctionDef) else ()
+        )
+        entries = {key for each in needed for key in self.keys.read(each)}
+        if not entries:
+            return _joined([self.traits(dataset), self.callable_traits(collate)])
+        return _joined(
+            [
+                *map(self._of_body, self._reached(needed)),
+                *(self._of_entry(dataset, each) for each in sorted(entries)),
+            ]
+        )
+
+    def _of_entry(self, dataset: cst.BaseExpression, key: str) -> Traits:
+        origin = self.origins.of(dataset)
+        bodies: list[cst.CSTNode] = []
+        for value in origin.values:
+            owner = self.functions.definition(value.func) if isinstance(value, cst.Call) else None
+            if not isinstance(owner, cst.ClassDef):
+                return self.traits(dataset)
+            read = self.functions.method(owner, "__getitem__")
+            needed = self.keys.expressions(read, key) if read is not None else ()
+            if not needed:
+                return self.traits(dataset)
+            bodies += self._reached(needed)
+        if not origin.complete or not bodies:
+            return self.traits(dataset)
+        return _joined(map(self._of_body, bodies))
+
+    def _reached(self, nodes: Iterable[cst.BaseExpression]) -> list[cst.CSTNode]:
+        return [body for each in nodes for body in self.functions.reached(each)]
 
     def is_told_device(self, node: cst.BaseExpression) -> bool:
         """Return whether a dataset outside this file is given a device to keep its data on."""
@@ -370,7 +411,7 @@ class Datasets(Analysis):
             return _joined([self._of_function(run), *given])
         if name.rpartition(".")[2] in _COMPOSED and is_data_library(name):
             return _joined([self._of_given(arg.value) for arg in call.args])
-        if is_deterministic_transform(name):
+        if is_deterministic_transform(name) or TOKENIZER.fullmatch(name):
             return {}
         return {Trait.UNSEEN: self.tree.code(call.func)}
 

@@ -25,7 +25,7 @@ _KEEPING: Final = frozenset(
 )
 """The methods of a dataset whose result is a dataset, stored in Arrow tables again."""
 _JOINING: Final = re.compile(r"datasets\.(?:\w+\.)*(?:concatenate|interleave)_datasets")
-_TOKENIZER: Final = re.compile(r"transformers\.(?:\w+\.)*\w*Tokenizer\w*\.from_pretrained")
+TOKENIZER: Final = re.compile(r"transformers\.(?:\w+\.)*\w*Tokenizer\w*\.from_pretrained")
 _TRANSFORMS: Final = ("set_transform", "with_transform")
 
 
@@ -145,7 +145,7 @@ class TokenRows(Analysis):
         made = self._values(node) or []
         return any(
             isinstance(value, cst.Call)
-            and _TOKENIZER.fullmatch(self.names.name(value.func) or "") is not None
+            and TOKENIZER.fullmatch(self.names.name(value.func) or "") is not None
             for value in made
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from functools import cached_property, lru_cache, partial
 from typing import Final, NamedTuple
@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo
-from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.kind import Kind, conventional, derived, is_module_class
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
@@ -46,7 +47,9 @@ _RATED: Final = frozenset(
     {"torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.MultiheadAttention"}
 )
 _INSTANCE_NORM: Final = re.compile(r"torch\.nn\.InstanceNorm[123]d")
-_BORN_IN_EVAL: Final = re.compile(r"transformers\.\w+\.from_pretrained|torch\.jit\.load")
+_BORN_IN_EVAL: Final = re.compile(
+    r"(?:transformers|diffusers)\.(?:\w+\.)+from_pretrained|torch\.jit\.load"
+)
 _SETS_EVAL: Final = re.compile(
     r"\w*(?:set|to|switch|toggle|put|enter|mode|prep)\w*eval\w*|eval_?mode\w*|set_?mode\w*"
     r"|prep_rollout\w*|freeze\w*",
@@ -63,11 +66,21 @@ _REMEMBERED: Final = 20_000
 class Modes(Analysis):
     """Finds the effects of `eval()` and `train()` on the networks of a file."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, values: Values, loops: Loops) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        kinds: Kinds,
+        values: Values,
+        loops: Loops,
+        roots: Callable[[cst.BaseExpression], frozenset[object]],
+        same: Callable[[cst.BaseExpression, cst.BaseExpression], bool],
+    ) -> None:
         super().__init__(functions)
         self.kinds = kinds
         self.values = values
         self.loops = loops
+        self.roots = roots
+        self.same = same
         self._mode_dependent: dict[int, bool | None] = {}
         self._networks = Memo[cst.BaseExpression, "bool | None"](
             None, self.names.trail, self._of_network
@@ -267,8 +280,8 @@ class Modes(Analysis):
         """Return whether two expressions may be the same network."""
         if first is None or second is None:
             return True
-        texts = {dotted(first).removesuffix(".module"), dotted(second).removesuffix(".module")}
-        if len(texts) == 1 or "" in texts:
+        one, other = (f"{dotted(each).removesuffix('.module')}." for each in (first, second))
+        if "." in (one, other) or one.startswith(other) or other.startswith(one):
             return True
         if self.scopes.home(first) is not self.scopes.home(second):
             return True
@@ -297,11 +310,17 @@ class Modes(Analysis):
         if isinstance(network, cst.Attribute):
             return dotted(network).startswith("self.")
         bindings = self.scopes.reaching(network) if isinstance(network, cst.Name) else ()
-        return bool(bindings) and all(
-            binding.how is How.PARAMETER
-            or (binding.how is How.ASSIGN and self._is_new(binding.value))
-            for binding in bindings
-        )
+        return bool(bindings) and all(map(self._binds_own, bindings))
+
+    def _binds_own(self, binding: Binding) -> bool:
+        if binding.how is How.PARAMETER:
+            return True
+        value = binding.value
+        if binding.how is not How.UNPACKED or not isinstance(value, cst.Call):
+            return binding.how is How.ASSIGN and self._is_new(value)
+        prepares = isinstance(value.func, cst.Attribute) and value.func.attr.value in PREPARING
+        at = binding.path[0]
+        return prepares and at < len(value.args) and self._is_own(value.args[at].value)
 
     def _is_new(self, value: cst.BaseExpression | None) -> bool:
         if not isinstance(value, cst.Call) or self.names.name(value.func) in _WRAPPERS:
@@ -387,15 +406,32 @@ class Modes(Analysis):
 
     def _is_born_in_eval(self, network: cst.BaseExpression | None) -> bool:
         """Return whether a network is created in evaluation mode and never trained."""
-        made = self.values.value_of(network).node if network is not None else None
-        if not isinstance(made, cst.Call):
-            return False
-        born = _BORN_IN_EVAL.fullmatch(self.names.name(made.func) or "")
-        return bool(born) and not any(map(self._trains_mode, self.tree.all(cst.Call)))
+        made = self._calls(network)
+        born = [_BORN_IN_EVAL.fullmatch(self.names.name(call.func) or "") for call in made]
+        return (
+            bool(born)
+            and all(born)
+            and not any(
+                switch.mode is Mode.TRAIN
+                and self.same_network(switch.network, network)
+                and not self._differ(switch.network, network)
+                for call in self.tree.all(cst.Call)
+                if (switch := self._switch(call, 0)) is not None
+            )
+        )
 
-    def _trains_mode(self, call: cst.Call) -> bool:
-        switch = self._switch(call, 0)
-        return switch is not None and switch.mode is Mode.TRAIN
+    def _differ(self, one: cst.BaseExpression | None, other: cst.BaseExpression | None) -> bool:
+        """Return whether two expressions are known to be networks that were made apart."""
+        if one is None or other is None:
+            return False
+        made = self._calls(one) and self._calls(other)
+        return bool(made) and not self.same(one, other)
+
+    def _calls(self, network: cst.BaseExpression | None) -> list[cst.Call]:
+        """Return the calls that make a network; none unless all are known."""
+        roots = self.roots(network) if network is not None else ()
+        calls = [root for root in roots if isinstance(root, cst.Call)]
+        return calls if len(calls) == len(roots) else []
 
 
 @lru_cache(maxsize=_REMEMBERED)

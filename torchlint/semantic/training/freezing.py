@@ -10,7 +10,9 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.instances import SAME
 from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.syntax.methods import receiver_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import Values
@@ -108,6 +110,9 @@ class Freezing(Analysis):
         while not path and isinstance(owner, cst.Subscript):
             owner, some = owner.value, True
             path = dotted(owner)
+        if not path and self._is_new(owner):
+            target = self._target(site)
+            return (target, False) if target else None
         if not path and isinstance(owner, cst.Call) and isinstance(owner.func, cst.Attribute):
             # `model.get_classifier()` returns a part of the network.
             path, some = dotted(owner.func.value), True
@@ -117,6 +122,18 @@ class Freezing(Analysis):
         if depth or is_part or self.kinds.kind(owner) is Kind.MODULE:
             return path, some
         return None
+
+    def _is_new(self, owner: cst.BaseExpression) -> bool:
+        """Return whether an expression makes a network: `AutoModel.from_pretrained("x").cuda()`."""
+        while (inner := receiver_of(owner, *SAME)) is not None:
+            owner = inner
+        made = isinstance(owner, cst.Call) and self.names.name(owner.func) is not None
+        return made and self.kinds.kind(owner) is Kind.MODULE
+
+    def _target(self, site: cst.CSTNode) -> str:
+        """Return the path that a statement assigns a network to, which it also freezes."""
+        line = next((x for x in self.tree.ancestors(site) if isinstance(x, cst.Assign)), None)
+        return dotted(line.targets[0].target) if line is not None else ""
 
     def _looped(
         self, value: cst.BaseExpression, site: cst.CSTNode, depth: int

@@ -55,6 +55,8 @@ _CASTS: Final = ("builtins.float", "builtins.int")
 _NUMPY: Final = frozenset(
     "argmax argmin mean sum sqrt abs exp log log2 log10 round squeeze array asarray".split()
 )
+_LOSSES: Final = frozenset({"training_step", "compute_loss", "prediction_step"})
+"""The methods of a trainer whose result, or the first part of it, is a loss."""
 _DENSE: Final = (Kind.TENSOR, Kind.LOSS, Kind.NDARRAY)
 _REDUCTIONS: Final = frozenset(
     "sum mean item tolist size float int long double argmax squeeze flatten reshape view".split()
@@ -146,7 +148,7 @@ class Readings:
             while isinstance(root, (cst.Subscript, cst.Attribute)):
                 root = root.value
             if isinstance(root, cst.Call):
-                return self._made_of_tensors.answer(root)
+                return self._is_tensor(root) or self._made_of_tensors.answer(root)
             bindings = self.scopes.reaching(root) if isinstance(root, cst.Name) else ()
             return bool(bindings) and all(
                 binding.how in (How.ASSIGN, How.UNPACKED)
@@ -166,6 +168,8 @@ class Readings:
                 return True
             if func.attr.value == "step":
                 return False
+            if func.attr.value in _LOSSES and self._is_super(func.value):
+                return True
         if _ELSEWHERE.match(self.names.name(func) or ""):
             return False
         given = [(arg.value, self.kinds.kind(arg.value)) for arg in call.args if not arg.star]
@@ -193,6 +197,9 @@ class Readings:
             return False
         held = cst.ensure_type(source.func, cst.Attribute).value
         return self._made_of_tensors.answer(held) or self.kinds.losses.in_container(held)
+
+    def _is_super(self, node: cst.BaseExpression) -> bool:
+        return isinstance(node, cst.Call) and self.names.name(node.func) == "builtins.super"
 
     def _outermost(
         self, node: cst.BaseExpression, casts: bool = True

@@ -52,6 +52,7 @@ _CALLED: Final = {
     "torch.nn.Parameter": Kind.TENSOR,
     "torch.autograd.grad": Kind.SEQUENCE,
     "torch.nn.utils.clip_grad_norm_": Kind.TENSOR,
+    "torch.nn.utils.get_total_norm": Kind.TENSOR,
     "torch.nn.utils.rnn.pad_sequence": Kind.TENSOR,
     "torch.utils.data.random_split": Kind.SEQUENCE,
     "torchvision.datasets.ImageFolder": Kind.DATASET,
@@ -104,12 +105,13 @@ _MODULE_CLASS: Final = re.compile(
     r"segmentation_models_pytorch\.[A-Z]\w*|efficientnet_pytorch\.\w+|"
     r"(?:pytorch_)?transformers\.(?:PreTrainedModel|\w*Model|\w*For[A-Z]\w*)|"
     r"pytorch_pretrained_bert\.(?:modeling\.)?\w*(?:Model|For[A-Z]\w*)|"
-    r"transformers\.\w+\.from_pretrained"
+    r"transformers\.(?:\w+\.)+from_pretrained|"
+    r"diffusers\.(?:models\.(?:\w+\.)*)?(?:\w*Model|Autoencoder\w+)(?:\.from_[a-z_]+)?"
 )
 _NOT_MODULES: Final = re.compile(
     r"torch\.nn\.(?:Parameter|ParameterList|ParameterDict|Buffer|UninitializedParameter)"
     r"|torchvision\.models\.(?:.*_Weights.*|get_weight|list_models)"
-    r"|transformers\.\w*(?:Tokenizer|Config|Processor|FeatureExtractor)\w*\.from_pretrained"
+    r"|transformers\.(?:\w+\.)*\w*(?:Tokenizer|Config|Processor|FeatureExtractor)\w*\.from_pretrained"
 )
 _CRITERION: Final = re.compile(r"torch\.nn\.\w*Loss")
 _OPTIMIZER: Final = re.compile(
