@@ -76,6 +76,11 @@ class CompileWithoutEffect(Rule):
                         f"stays as it is: assign it to `{named}`"
                     )
                     fix = _renamed(script, target, network)
+                elif (trainer := _trainer_of(script, call, network, uses)) is not None:
+                    message = (
+                        f"the trainer of `{script.tree.brief(trainer)}` keeps the network that it "
+                        f"got, and trains it uncompiled: pass `torch_compile=True` to its arguments"
+                    )
                 else:
                     message = _run_by_method(script, each, target, uses)
         if message:
@@ -144,6 +149,32 @@ def _is_result(script: Script, value: cst.BaseExpression, call: cst.Call) -> boo
 def _uses(script: Script, target: cst.Name) -> Sequence[cst.Name]:
     bound = script.scopes.stored(target)
     return script.scopes.readers(bound) if bound is not None else ()
+
+
+def _trainer_of(
+    script: Script, call: cst.Call, network: cst.BaseExpression, uses: Sequence[cst.Name]
+) -> cst.Call | None:
+    """Return the trainer that got a network before it was compiled and runs after that.
+
+    None if anything but a method of the compiled network, such as `save_pretrained`, is called.
+    """
+    order = script.tree.order
+    if not all(isinstance(script.tree.parent(use), cst.Attribute) for use in uses):
+        return None
+    for trainer in script.program.trainings.trainers("transformers", "trl"):
+        given, holder = trainer.given("model"), script.tree.parent(trainer.call)
+        if given is None or not _is_same(script, given, network):
+            continue
+        name = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+        runs = [each.node for each in script.calls.of_methods("train")]
+        if order(trainer.call) < order(call) and any(
+            order(call) < order(run)
+            and isinstance(name, cst.Name)
+            and script.code(script.calls.at(run).receiver) == name.value
+            for run in runs
+        ):
+            return trainer.call
+    return None
 
 
 def _is_called_after(script: Script, call: cst.Call, network: cst.BaseExpression) -> bool:

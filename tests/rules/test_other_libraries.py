@@ -12,7 +12,10 @@ from torchlint.registry import Registry, Selection, load_registry
 from torchlint.source import Source
 from torchlint.testing.examples import examples_of
 
-_LIBRARY = r"(torch\w*|pytorch_lightning|lightning|accelerate|transformers|ignite|timm|deepspeed)"
+_LIBRARY = (
+    r"(torch\w*|pytorch_lightning|lightning|accelerate|transformers|diffusers|ignite|timm"
+    r"|deepspeed)"
+)
 _PLAIN = re.compile(r"^ *import \w+(?:, \w+)*(?= *(?:[;#\n]|$))", re.MULTILINE)
 _NAME = re.compile(rf"\b{_LIBRARY}\b")
 _OTHERS = re.compile(rf"\b(from|import) {_LIBRARY}\b")
