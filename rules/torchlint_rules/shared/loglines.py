@@ -24,6 +24,8 @@ _UPKEEP: Final = frozenset(
     "save close finish init watch flush add_argument setLevel addHandler step start join".split()
 )
 """Methods of a recorder that record nothing."""
+_COLLECTS: Final = ("update", "add", "append", "push", "accumulate")
+"""Methods of a recorder that may only add a value to a mean, for which every value counts."""
 _PLOTTERS: Final = ("vis", "viz", "visdom")
 _FUNCTIONS: Final = ("builtins.print", "sys.stdout.write", "tqdm.tqdm.write", "progress_bar")
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
@@ -123,7 +125,7 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
         return word in _PLOTTERS
     if method in ("write", "writerow"):
         return loop.role is Role.TRAIN_BATCH  # an evaluation writes its results
-    if word in _RECORDERS and method not in _UPKEEP:
+    if word in _RECORDERS and method not in (*_UPKEEP, *_COLLECTS):
         return script.kind(said) not in (Kind.SEQUENCE, Kind.MAPPING)
     return method in ("log", "print") and word in _LOGGERS
 

@@ -13,7 +13,9 @@ from torchlint_rules.shared.loglines import log_lines
 
 Holder = cst.If | cst.While | cst.Assert | cst.IfExp
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
-_ASKS: Final = ("math.isnan", "math.isinf", "math.isfinite")
+_ASKS: Final = (
+    "math.isnan", "math.isinf", "math.isfinite", "builtins.max", "builtins.min",
+)  # fmt: skip
 _SYNCS: Final = "torch.cuda.synchronize"
 
 
@@ -76,13 +78,15 @@ def _of_region(script: Script, body: cst.CSTNode) -> Iterator[cst.CSTNode]:
             site.name == _SYNCS or _asks_tensor(script, site.node)
         ):
             yield site.node
+    for site in script.calls.of_methods("item"):
+        # what nothing in sight shows to be a tensor may be one
+        if script.tree.inside(site.node, body) and script.kind(site.receiver) is Kind.UNKNOWN:
+            yield site.node
 
 
 def _asks_tensor(script: Script, call: cst.Call) -> bool:
-    """Return whether a function of `math` gets a tensor of the device."""
-    given = call.args[0].value if call.args else None
-    return (
-        given is not None
-        and script.kind(given) in _TENSORS
-        and not script.values.placement.on_host(given)
+    """Return whether a function that compares or tests on the host gets a tensor of the device."""
+    return any(
+        script.kind(arg.value) in _TENSORS and not script.values.placement.on_host(arg.value)
+        for arg in call.args
     )

@@ -130,7 +130,9 @@ def _one(script: Script, together: list[_Found], gone: list[cst.CSTNode]) -> Fin
         stays = [
             node
             for node in staying(script, together[0].loop, gone)
-            if fix.safety is Safety.UNSAFE or _shares_wait(script, together[0], node)
+            if fix.safety is Safety.UNSAFE
+            or _shares_wait(script, together[0], node)
+            or script.scopes.home(node) is not script.scopes.home(together[0].reads[0])
         ]
         notes += (Note(script.span(node), _STAYS) for node in stays)
         fix = None if stays else fix
