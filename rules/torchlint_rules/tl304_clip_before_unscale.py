@@ -37,10 +37,11 @@ class ClipBeforeUnscale(Rule):
                 if script.optimizers.scaling.starts_by_default
                 else ""
             )
-            message = (
-                f"`{named}` {word} scaled gradients{times}: call "
-                f"`{scaler}.unscale_({optimizer})` before it"
-            )
+            test = _test_of_step(script, call, steps)
+            cure = f"call `{scaler}.unscale_({optimizer})` before it"
+            if test:
+                cure = f"move it under `if {test}:`, behind `{scaler}.unscale_({optimizer})`"
+            message = f"`{named}` {word} scaled gradients{times}: {cure}"
             yield Finding(self.code, script.span(call), message, _fix(script, call, scale, steps))
 
 
@@ -117,6 +118,21 @@ def _steps_behind(script: Script, clip: cst.Call) -> list[ScalerCall]:
         if order(clip) < order(each.node) < end
         and script.optimizers.scaling.together(each.node, clip)
     ]
+
+
+def _test_of_step(script: Script, clip: cst.Call, steps: list[ScalerCall]) -> str:
+    """Return what is asked before the step of a clip in each micro-batch, empty if it is none.
+
+    Gradients may be unscaled once before each step.
+    """
+    for window in script.loops.gradient_accumulations.all():
+        closing = window.closing
+        if closing is None or script.tree.inside(clip, closing):
+            continue
+        inside = script.tree.inside(clip, window.loop.node)
+        if inside and any(script.tree.inside(step.node, closing) for step in steps):
+            return script.code(closing.test)
+    return ""
 
 
 def _is_one(script: Script, steps: list[ScalerCall]) -> bool:

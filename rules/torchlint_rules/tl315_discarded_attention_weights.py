@@ -22,6 +22,8 @@ class DiscardedAttentionWeights(Rule):
         for call in script.tree.all(cst.Call):
             if len(call.args) < 2 or not _is_first_only(script, call):
                 continue
+            if _is_tried_once(script, call):
+                continue
             layer = script.values.value_of(call.func).node
             if not isinstance(layer, cst.Call) or script.name(layer.func) != _LAYER:
                 continue
@@ -57,6 +59,12 @@ class DiscardedAttentionWeights(Rule):
             f"{named} stores attention weights that are thrown away: pass `need_weights=False`"
         )
         return Finding(self.code, script.span(call), message, fix)
+
+
+def _is_tried_once(script: Script, call: cst.Call) -> bool:
+    """Return whether a call outside functions and loops runs a layer once, to look at it."""
+    in_loop = next(script.loops.around(call), None) is not None
+    return script.scopes.function(call) is None and not in_loop
 
 
 def _is_first_only(script: Script, call: cst.Call) -> bool:

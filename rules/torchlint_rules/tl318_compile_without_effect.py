@@ -70,19 +70,17 @@ class CompileWithoutEffect(Rule):
             target = holder.targets[0].target
             if isinstance(target, cst.Name):
                 uses = _uses(script, target)
-                trainer = _keeper(script, call, network, target)
-                if trainer is not None:
-                    message = (
-                        f"`{trainer}` keeps the network that it was given before, so it trains "
-                        "what is not compiled: compile first, or set `torch_compile=True` in its "
-                        "arguments"
-                    )
-                elif not uses and _is_called_after(script, call, network):
+                if not uses and _is_called_after(script, call, network):
                     message = (
                         f"nothing calls `{target.value}`, the compiled network, and `{named}` "
                         f"stays as it is: assign it to `{named}`"
                     )
                     fix = _renamed(script, target, network)
+                elif (trainer := _trainer_of(script, call, network, uses)) is not None:
+                    message = (
+                        f"the trainer of `{script.tree.brief(trainer)}` keeps the network that it "
+                        f"got, and trains it uncompiled: pass `torch_compile=True` to its arguments"
+                    )
                 else:
                     message = _run_by_method(script, each, target, uses)
         if message:
@@ -153,46 +151,30 @@ def _uses(script: Script, target: cst.Name) -> Sequence[cst.Name]:
     return script.scopes.readers(bound) if bound is not None else ()
 
 
-def _keeper(
-    script: Script, call: cst.Call, network: cst.BaseExpression, target: cst.Name
-) -> str | None:
-    """Return the trainer that got a network before it is compiled, and runs after that.
+def _trainer_of(
+    script: Script, call: cst.Call, network: cst.BaseExpression, uses: Sequence[cst.Name]
+) -> cst.Call | None:
+    """Return the trainer that got a network before it was compiled and runs after that.
 
-    There is none if the function itself calls the compiled network, or hands it on.
+    None if anything but a method of the compiled network, such as `save_pretrained`, is called.
     """
-    home, at = script.scopes.home(call), script.tree.order(call)
+    order = script.tree.order
+    if not all(isinstance(script.tree.parent(use), cst.Attribute) for use in uses):
+        return None
     for trainer in script.program.trainings.trainers("transformers", "trl"):
-        given, line = trainer.given("model"), script.tree.parent(trainer.call)
-        if (
-            given is None
-            or not isinstance(line, cst.Assign)
-            or not _is_same(script, given, network)
+        given, holder = trainer.given("model"), script.tree.parent(trainer.call)
+        if given is None or not _is_same(script, given, network):
+            continue
+        name = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+        runs = [each.node for each in script.calls.of_methods("train")]
+        if order(trainer.call) < order(call) and any(
+            order(call) < order(run)
+            and isinstance(name, cst.Name)
+            and script.code(script.calls.at(run).receiver) == name.value
+            for run in runs
         ):
-            continue
-        if script.scopes.home(trainer.call) is not home or script.tree.order(trainer.call) > at:
-            continue
-        named = script.code(line.targets[0].target)
-        runs = any(
-            script.code(site.receiver) == named and script.tree.order(site.node) > at
-            for site in script.calls.of_methods("train")
-        )
-        if runs and not any(_hands_on(script, use) for use in _uses_after(script, call, target)):
-            return named
+            return trainer.call
     return None
-
-
-def _uses_after(script: Script, call: cst.Call, target: cst.Name) -> Iterator[cst.Name]:
-    """Yield the uses of a name that follow its binding to what a call returns, in its function."""
-    home, at = script.scopes.home(call), script.tree.order(call)
-    for each in script.tree.spelled(target.value):
-        if script.tree.order(each) > at and not script.tree.inside(each, call):
-            if script.scopes.home(each) is home:
-                yield each
-
-
-def _hands_on(script: Script, use: cst.Name) -> bool:
-    """Return whether a use calls a network, passes it on or stores it."""
-    return not isinstance(script.tree.parent(use), cst.Attribute)
 
 
 def _is_called_after(script: Script, call: cst.Call, network: cst.BaseExpression) -> bool:

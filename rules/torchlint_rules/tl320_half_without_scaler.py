@@ -37,13 +37,23 @@ class HalfWithoutScaler(Rule):
 
 def _half(script: Script, step: Step) -> cst.Call | None:
     """Return the autocast of a step that is certainly on and in float16."""
-    for forward in step.forwards:
+    for forward in _forwards(script, step):
         for autocast in script.values.autocasting.around(forward).calls:
             if script.values.autocasting.is_half(autocast) and not script.values.autocasting.is_off(
                 autocast
             ):
                 return autocast
     return None
+
+
+def _forwards(script: Script, step: Step) -> Iterator[cst.Call]:
+    """Yield the calls that compute the loss of a step, those inside its functions too."""
+    for forward in step.forwards:
+        yield forward
+        callee = script.functions.callee(forward)
+        for call in script.functions.own(callee.body, cst.Call) if callee is not None else ():
+            if script.loops.module_call(call) is not None:
+                yield call
 
 
 def _is_unscaled(script: Script, step: Step) -> bool:

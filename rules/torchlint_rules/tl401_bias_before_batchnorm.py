@@ -11,7 +11,6 @@ import libcst as cst
 from torchlint.api import (
     Finding,
     Fix,
-    Kind,
     Layer,
     LayerPair,
     Note,
@@ -19,6 +18,7 @@ from torchlint.api import (
     Script,
     State,
 )
+from torchlint_rules.shared.grouping import joined, maker
 
 _BIASED: Final = frozenset(
     (
@@ -33,16 +33,25 @@ _REWORKED: Final = (
 )  # fmt: skip
 
 
+_FEW: Final = 8
+
+
 class BiasBeforeBatchNorm(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every biased layer that feeds a batch norm and nothing else."""
+        """Flag every biased layer that feeds a batch norm and nothing else, class by class."""
+        yield from joined(self._of_layers(script), ("layer", "layers"))
+
+    def _of_layers(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         pairs = [pair for pair in script.modules.layers.pairs() if _cancels(pair)]
         biased = [pair for pair in pairs if _has_bias(script, pair.layer)]
-        if not biased or _weights_loaded(script) or _reworked(script) or _norms_frozen(script):
+        if not biased or _reworked(script) or _norms_frozen(script):
             return
         for pair in biased:
-            if not _bias_touched(script, pair.layer):
-                yield self._finding(script, pair)
+            layer = pair.layer
+            if script.modules.saved_weights.may_enter(layer.call) or _is_tiny(script, layer):
+                continue
+            if not _bias_touched(script, layer):
+                yield maker(script, layer.call), self._finding(script, pair)
 
     def _finding(self, script: Script, pair: LayerPair) -> Finding:
         call = script.calls.at(pair.layer.call)
@@ -80,25 +89,12 @@ def _has_bias(script: Script, layer: Layer) -> bool:
     return value.state is State.ABSENT or value.equals(True)
 
 
-def _weights_loaded(script: Script) -> bool:
-    """Return whether weights with biases may be loaded into a network of this file.
-
-    Another module of a program that saves weights is taken to load these.
-    """
-    saves = next(script.calls.of("torch.save"), None) is not None
-    for site in script.calls.of_methods("load_state_dict"):
-        call = site.node
-        if script.kind(site.receiver) in (
-            Kind.OPTIMIZER,
-            Kind.SCHEDULER,
-            Kind.SCALER,
-        ):
-            continue
-        if saves and not script.tree.is_own(call):
-            continue
-        if not call.args or "state_dict" not in script.values.code_of(call.args[0].value):
-            return True
-    return False
+def _is_tiny(script: Script, layer: Layer) -> bool:
+    """Return whether a bias has so few numbers that dropping it changes nothing."""
+    at = 0 if _short(layer).startswith("Lazy") else 1
+    name = "out_features" if _short(layer).endswith("Linear") else "out_channels"
+    channels = script.calls.at(layer.call).argument(name, at).literal
+    return isinstance(channels, int) and channels < _FEW
 
 
 def _reworked(script: Script) -> bool:

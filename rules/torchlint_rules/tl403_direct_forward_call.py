@@ -10,7 +10,7 @@ import libcst as cst
 from torchlint.api import Finding, How, Kind, Rule, Script
 from torchlint_rules.shared.directforwards import direct_forward
 
-_WHAT: Final = "the network's hooks and wrappers"
+_WHAT: Final = "the network's hooks"
 _BECAUSE: Final = "hooks that were skipped until now run"
 _METHODS: Final = frozenset(
     (
@@ -24,7 +24,7 @@ _FORWARDS: Final = ("forward", "__call__")
 
 class DirectForwardCall(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Report calls of the forward of networks that have hooks or wrappers."""
+        """Report calls of the forward of networks that have hooks."""
         for site in script.calls.of_methods("forward"):
             call = site.node
             network = site.receiver

@@ -32,7 +32,7 @@ class ReentrantCheckpoint(Rule):
                 continue
             if site.argument("use_reentrant").state is not State.ABSENT:
                 continue
-            if _asks_for_version(script, site.node):
+            if _asks_for_version(script, site.node) or _is_switched_off(script, site.node):
                 continue
             what = script.code(first if partial else site.node.func)
             edits = script.edits.with_keyword(site.node, "use_reentrant", "False")
@@ -54,6 +54,41 @@ def _asks_for_version(script: Script, call: cst.Call) -> bool:
             return True
         outer = script.tree.parent(outer)
     return False
+
+
+def _is_switched_off(script: Script, call: cst.Call) -> bool:
+    """Return whether an attribute that is False whenever it is set keeps a checkpoint from running.
+
+    A method `gradient_checkpointing_enable` sets it, and an option of a trainer calls that.
+    """
+    asked = {
+        each.attr.value
+        for test in script.tree.tests_around(call)
+        for each in script.tree.within(test, cst.Attribute)
+        if "checkpoint" in each.attr.value and isinstance(each.value, cst.Name)
+    }
+    if next(script.calls.of_methods("gradient_checkpointing_enable"), None) is not None:
+        return False
+    return any(_is_always_false(script, word) for word in asked)
+
+
+def _is_always_false(script: Script, word: str) -> bool:
+    """Return whether attributes of this name are only ever set to False, and no option is."""
+    if any(
+        arg.keyword is not None and arg.keyword.value == word for arg in script.tree.all(cst.Arg)
+    ):
+        return False
+    lines = [
+        line
+        for line in script.tree.all(cst.Assign)
+        if any(
+            isinstance(target.target, cst.Attribute) and target.target.attr.value == word
+            for target in line.targets
+        )
+    ]
+    return bool(lines) and all(
+        isinstance(line.value, cst.Name) and line.value.value == "False" for line in lines
+    )
 
 
 def _computed(script: Script, call: cst.Call) -> bool:

@@ -166,7 +166,19 @@ def _is_measured_in_training(
             return False
     if any(switch.mode is Mode.EVAL for switch in script.modules.modes.switches(evaluation.body)):
         return False
-    return not _is_meant(script, place, network)
+    return not (_is_meant(script, place, network) or _is_set_in_parts(script, place, network))
+
+
+def _is_set_in_parts(script: Script, place: cst.CSTNode, network: cst.BaseExpression) -> bool:
+    """Return whether parts of the network are put into evaluation mode one by one before."""
+    named = f"{script.code(network)}."
+    return any(
+        switch.mode is Mode.EVAL
+        and switch.network is not None
+        and script.code(switch.network).startswith(named)
+        and script.span(switch.call).start < script.span(place).start
+        for switch in script.modules.modes.switches(script.scopes.region(place))
+    )
 
 
 def _first(script: Script, evaluation: Evaluation) -> cst.CSTNode:

@@ -83,6 +83,7 @@ def test_the_message_says_what_to_do() -> None:
     assert found.code == "TL001"
     running = ".".join(map(str, RUNNING))
     assert found.message == (
-        "this file cannot be parsed: it needs Python 3.14 or newer, and torchlint runs under "
-        f"Python {running}: run it under Python 3.14"
+        f"torchlint cannot read this file under Python {running}: its syntax is that of "
+        "Python 3.14, so no rule checked it; run torchlint under Python 3.14"
     )
+    assert found.impact == "low"

@@ -30,11 +30,14 @@ net.load_state_dict(torch.load("net.pt"))
 for batch in torch.utils.data.DataLoader(range(8)):
     net(batch).sum().backward()
 """
-SAVED = 'torch.save(net.state_dict(), "net.pt")\n'
 
 
-@pytest.mark.parametrize(("train", "rows"), [(LOADED, []), (LOADED + SAVED, [7])])
-def test_a_program_may_load_what_it_saves(tmp_path: Path, train: str, rows: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("train", "rows"), [(LOADED, []), (LOADED.replace("net.load_state_dict", "print"), [7])]
+)
+def test_another_module_loads_weights_into_a_class(
+    tmp_path: Path, train: str, rows: list[int]
+) -> None:
     (tmp_path / "setup.py").write_text("")
     (tmp_path / "network.py").write_text(NETWORK)
     (tmp_path / "train.py").write_text(train)

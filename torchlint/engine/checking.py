@@ -20,6 +20,7 @@ from torchlint.engine.programs import Link, Linked, alone
 from torchlint.engine.quickparse import parses
 from torchlint.engine.relevance import UNPARSABLE, UNUSED, asks_only_to_parse, relevant
 from torchlint.engine.results import FileResult
+from torchlint.engine.stakes import weighed
 from torchlint.engine.timelimit import Overdue
 from torchlint.engine.torchimports import TORCH, TorchImport, imports_torch, torch_import
 from torchlint.engine.usedelsewhere import UsedElsewhere, used_nowhere
@@ -106,7 +107,11 @@ def _unparsable(
     fix = renamed(source.text)
     if fix is not None and not source.takes(fix.edits):
         fix = None
-    finding = Finding(UNPARSABLE, span, f"this file cannot be parsed: {problem.reason}", fix)
+    if problem.newer:
+        finding = Finding(UNPARSABLE, span, problem.reason, impact="low")
+    else:
+        message = f"this file cannot be parsed: {problem.reason}"
+        finding = Finding(UNPARSABLE, span, message, fix)
     grades = Grades.of(settings, rules.known, rules.groups)
     return FileResult(source.path, source, (grades.graded(finding),))
 
@@ -197,6 +202,7 @@ class _Check:
             found = list(head.load()(options).check(script))
             for finding in found:
                 self._refuse_wrong(finding, head)
+            found = [weighed(finding, head, script) for finding in found]
             if self.linked.view.modules:
                 found = [own for each in found if (own := own_part(each, script)) is not None]
         except Overdue as overdue:

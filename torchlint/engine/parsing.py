@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 
 class UnparsableError(Exception):
-    """A text that does not parse; `reason` says why, `position` where."""
+    """A text that does not parse; `reason` says why, `position` where.
 
-    def __init__(self, reason: str, position: Position) -> None:
+    `newer`: a newer Python than the one that runs can parse it.
+    """
+
+    def __init__(self, reason: str, position: Position, newer: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.position = position
+        self.newer = newer
 
 
 def syntax_tree(source: Source) -> ast.Module:
@@ -95,8 +99,9 @@ def _compiled(source: Source, flags: int) -> Any:
             return compile(source.text, source.path, "exec", flags, dont_inherit=True)
     except SyntaxError as error:
         position = _inside(source, error.lineno or 1, error.offset or 1)
-        said = _newer(source.text) or _in_clear_words(error.msg, source.line(position.row))
-        raise UnparsableError(said, position) from None
+        newer = _newer(source.text)
+        said = newer or _in_clear_words(error.msg, source.line(position.row))
+        raise UnparsableError(said, position, bool(newer)) from None
     except (RecursionError, MemoryError):
         raise UnparsableError(_TOO_DEEP, Position(1, 1)) from None
     except ValueError as error:
@@ -117,7 +122,8 @@ def _newer(text: str) -> str | None:
     version = f"Python {needed[0]}.{needed[1]}"
     running = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
     return (
-        f"it needs {version} or newer, and torchlint runs under {running}: run it under {version}"
+        f"torchlint cannot read this file under {running}: its syntax is that of {version}, so no "
+        f"rule checked it; run torchlint under {version}"
     )
 
 

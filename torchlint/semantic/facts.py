@@ -48,9 +48,11 @@ from torchlint.semantic.training.networks import Networks
 from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.processes import Processes
 from torchlint.semantic.training.program import Program
+from torchlint.semantic.training.purpose import Purpose
 from torchlint.semantic.training.reach import Reach
 from torchlint.semantic.training.readings import Readings, Region
 from torchlint.semantic.training.recorded import Recorded
+from torchlint.semantic.training.savedweights import SavedWeights
 from torchlint.semantic.training.scaling import Scaling
 from torchlint.semantic.training.schedulers import Schedulers
 from torchlint.semantic.training.sizes import Sizes
@@ -183,6 +185,7 @@ class ModuleFacts(Networks):
         self.modes = Modes(functions, kinds, values, loops, self.roots, self.same)
         self.stuck_modes = StuckModes(functions, loops, values.gradients, self.modes)
         self.reach = Reach(functions, kinds, origins, loops)
+        self.saved_weights = SavedWeights(functions, self, self.reach)
         self.lineage = Lineage(functions, kinds, loops, values.gradients)
         self.sizes = Sizes(functions, values, self)
         self.graphs = Graphs(self, self.sizes, loops, loops.steps)
@@ -237,6 +240,7 @@ class ProgramFacts(Program):
         self.devices = loops.devices
         self.moves = Moves(loaders.datasets.work, values, target)
         self.processes = Processes(functions, values.origins, calls)
+        self.purpose = Purpose(functions, values.kinds, loops)
         self.determinism = Determinism(functions.tree, functions.names, values, calls)
         self.trainings = Trainings(functions, values, values.origins, calls)
         self.vocabulary = vocabulary

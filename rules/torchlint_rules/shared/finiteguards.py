@@ -96,7 +96,7 @@ def _asked(script: Script, test: cst.BaseExpression) -> tuple[cst.Call, cst.Base
         if script.kind(given) in _TENSORS and not script.values.placement.on_host(given):
             return call, given
         read = next(script.readings.within(given), None) or _read_before(script, given)
-        if read is not None and script.kind(read.tensor) in _TENSORS:
+        if read is not None:
             return read.node, read.tensor
     return None
 

@@ -55,7 +55,8 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
             said.add(id(wait.reading.node))
             notes = script.loops.repetition.notes_on(wait.loop.node)
             span = script.span(wait.reading.node)
-            told = Finding(code, span, _told(script, wait), None, notes)
+            impact = _impact(script, wait.loop)
+            told = Finding(code, span, _told(script, wait), None, notes, impact)
             found.append(_Found(wait.loop, (wait.reading.node,), told))
     yield from _folded(script, found)
     for read in early:
@@ -74,9 +75,16 @@ def _found(script: Script, code: str, each: DeferrableSum) -> _Found:
     """Return the finding for a sum."""
     reads = tuple(read.node for read in each.found)
     message = _message(script, each.accumulation, each.found)
-    impact: Impact | None = None if _trains(script) else "medium"
-    told = Finding(code, script.span(reads[0]), message, each.fix, impact=impact)
-    return _Found(each.accumulation.loop, reads, told)
+    loop = each.accumulation.loop
+    told = Finding(code, script.span(reads[0]), message, each.fix, impact=_impact(script, loop))
+    return _Found(loop, reads, told)
+
+
+def _impact(script: Script, loop: Loop) -> Impact | None:
+    """Return the impact: less where nothing trains, or an evaluation counts through a few items."""
+    counted = isinstance(loop.node, cst.For) and script.values.iteration.counts(loop.node.iter)
+    few = counted and loop.role is Role.EVAL_BATCH
+    return None if _trains(script) and not few else "medium"
 
 
 def _folded(script: Script, found: list[_Found]) -> Iterator[Finding]:

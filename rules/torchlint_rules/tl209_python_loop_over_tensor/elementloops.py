@@ -16,6 +16,10 @@ from torchlint_rules.tl209_python_loop_over_tensor.elements import (
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FEW: Final = 3
+_CONVERTS: Final = frozenset(
+    f"torch.{word}"
+    for word in "tensor as_tensor Tensor FloatTensor LongTensor IntTensor BoolTensor".split()
+)
 
 
 # -- reads ------------------------------------------------------------------------
@@ -262,7 +266,15 @@ def _takes_of_tensor(script: Script, value: cst.BaseExpression) -> bool:
         script.kind(item.value) in _TENSORS for item in script.tree.within(value, cst.Subscript)
     ):
         return True
-    return script.kind(value) in _TENSORS
+    return script.kind(value) in _TENSORS and not _is_converted(script, value)
+
+
+def _is_converted(script: Script, value: cst.BaseExpression) -> bool:
+    """Return whether a value is made from Python data here: `torch.tensor(row)`."""
+    name = script.name(value.func) if isinstance(value, cst.Call) else None
+    if name not in _CONVERTS or not isinstance(value, cst.Call) or not value.args:
+        return False
+    return script.kind(value.args[0].value) not in _TENSORS
 
 
 def _counter(script: Script, loop: cst.For | cst.While) -> str | None:

@@ -82,7 +82,7 @@ class PythonLoopOverTensor(Rule):
         message = (
             f"Python's `{named}` starts a kernel for every element: `.{word}` starts one for all"
         )
-        yield Finding(self.code, script.span(call), message, fix)
+        yield Finding(self.code, script.span(call), message, fix, impact=_stake(script, call))
 
     def _of_line(self, script: Script, loop: cst.For) -> Finding | None:
         """Yield the findings of a loop whose body is one line."""
@@ -129,7 +129,7 @@ class PythonLoopOverTensor(Rule):
             f"this loop starts a kernel for every element of `{script.code(found.tensor)}`: "
             f"add `{' '.join(text.split())}`"
         )
-        return Finding(self.code, script.span(loop.iter), message, fix)
+        return Finding(self.code, script.span(loop.iter), message, fix, impact=_stake(script, loop))
 
     # -- elements ---------------------------------------------------------------
 
@@ -185,8 +185,7 @@ class PythonLoopOverTensor(Rule):
             f"this loop starts kernels for one element of `{shown}` after the other: one "
             "operation on whole tensors fills it"
         )
-        impact: Impact | None = None if script.loops.each_step(loop) else "low"
-        return Finding(self.code, script.span(loop.iter), message, impact=impact)
+        return Finding(self.code, script.span(loop.iter), message, impact=_stake(script, loop))
 
     # -- rows and steps -------------------------------------------------------
 
@@ -233,6 +232,11 @@ class PythonLoopOverTensor(Rule):
                 )
                 return Finding(self.code, script.span(loop.iter), message)
         return None
+
+
+def _stake(script: Script, node: cst.CSTNode) -> Impact | None:
+    """Return the impact of what runs in each step, low for what runs now and then."""
+    return None if script.loops.each_step(node) else "low"
 
 
 def _atom(script: Script, node: cst.BaseExpression) -> str:

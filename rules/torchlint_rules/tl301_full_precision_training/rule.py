@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Kind, Note, Rule, Script, Step
+from torchlint.api import Finding, Fix, Grad, Kind, Note, Rule, Script, Step
 from torchlint_rules.shared.cuda import in_environment, may_be_cuda, runs_tiny
 from torchlint_rules.tl301_full_precision_training.devicenames import visible_device
 
@@ -86,13 +86,23 @@ def _is_plain(script: Script, step: Step) -> bool:
         return False
     if script.modules.graphs.are_trained_in(step):
         return False
-    return script.tree.mentions("param") or not any(
-        script.kind(call) is Kind.OPTIMIZER for call in script.tree.all(cst.Call)
+    made = [call for call in script.tree.all(cst.Call) if script.kind(call) is Kind.OPTIMIZER]
+    return not made or not all(_moves_tensors(script, call) for call in made)
+
+
+def _moves_tensors(script: Script, optimizer: cst.Call) -> bool:
+    """Return whether an optimizer gets single tensors: `Adam([image])`."""
+    held = script.calls.at(optimizer).argument("params", 0).node
+    return isinstance(held, cst.List) and not any(
+        "param" in script.values.code_of(each.value) for each in held.elements
     )
 
 
 def _finding(code: str, script: Script, step: Step) -> Finding:
-    call = step.forwards[0]
+    recorded = [
+        each for each in step.forwards if script.values.gradients.grad(each) is not Grad.OFF
+    ]
+    call = next((each for each in recorded if _is_of_trained(script, each)), step.forwards[0])
     named = script.code(call)
     if len(named) > 40 or "\n" in named:
         named = f"{script.code(call.func)}(…)"
@@ -109,6 +119,12 @@ def _finding(code: str, script: Script, step: Step) -> Finding:
     else:
         fix = _fix(script, step)
     return Finding(code, script.span(call), message, fix, notes)
+
+
+def _is_of_trained(script: Script, forward: cst.Call) -> bool:
+    """Return whether a forward pass is that of a network that an optimizer may hold."""
+    network = script.modules.lineage.network(forward)
+    return network is None or script.modules.unheld(network) is None
 
 
 def _fix(script: Script, step: Step) -> Fix | None:

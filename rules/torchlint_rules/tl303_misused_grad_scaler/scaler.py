@@ -469,7 +469,10 @@ def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
     scaling = script.optimizers.scaling
     if not (scaling.makers and scaling.of("scale", "step")) or scaling.escapes:
         return
-    if scaling.of("state_dict") or script.tree.mentions("scaler.state_dict"):
+    if scaling.of("state_dict") or any(
+        script.code(site.receiver).endswith("scaler")
+        for site in script.calls.of_methods("state_dict")
+    ):
         return
     scaler = script.code(scaling.of("scale", "step")[0].scaler)
     found = [

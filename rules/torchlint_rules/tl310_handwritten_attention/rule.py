@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Attention, Finding, Kind, Role, Rule, Script
+from torchlint.api import Attention, Finding, Fix, Kind, Note, Role, Rule, Script
 from torchlint_rules.tl310_handwritten_attention.attention import FUNCTION, Rewriting, kept_where
 
 _FUSED: Final = ("flash_attn", "memory_efficient_attention", "xformers", "flex_attention")
@@ -31,7 +31,31 @@ class HandwrittenAttention(Rule):
                 "hand-written attention materializes the full T x T matrix; use "
                 f"`F.{FUNCTION}`{hint}"
             )
-            yield Finding(self.code, script.span(attention.softmax), message, fix)
+            notes = tuple(_left_behind(script, attention, fix)) if fix is not None else ()
+            yield Finding(self.code, script.span(attention.softmax), message, fix, notes)
+
+
+def _left_behind(script: Script, attention: Attention, fix: Fix) -> Iterator[Note]:
+    """Yield a note about each mask that a class keeps and nothing reads after the fix."""
+    owner = script.scopes.class_of(attention.softmax)
+    if owner is None:
+        return
+    conditions = [mask.condition for mask in attention.masks]
+    written = " ".join(edit.text for edit in fix.edits)
+    for site in script.calls.of_methods("register_buffer"):
+        name = script.calls.at(site.node).argument("name", 0).literal
+        if not isinstance(name, str) or f"self.{name}" in written:
+            continue
+        reads = [
+            each
+            for each in script.tree.within(owner, cst.Attribute)
+            if script.code(each) == f"self.{name}"
+        ]
+        if reads and all(
+            any(script.tree.inside(read, condition) for condition in conditions) for read in reads
+        ):
+            message = f"nothing reads `self.{name}` after the fix; checkpoints may hold it"
+            yield Note(script.span(site.node), message)
 
 
 def _trains_on_host(script: Script) -> bool:

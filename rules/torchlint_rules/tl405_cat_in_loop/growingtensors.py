@@ -150,7 +150,7 @@ def _few(script: Script, loop: cst.For | cst.While) -> bool:
     """Return whether a loop has few iterations, such as one over the layers of a network."""
     if not isinstance(loop, cst.For):
         return False
-    if _PARTS.search(script.code(loop.iter)):
+    if _PARTS.search(script.code(loop.iter)) or _runs_layers(script, loop):
         return True
     value = script.values.value_of(loop.iter).node
     if isinstance(value, (cst.List, cst.Tuple)):
@@ -159,6 +159,20 @@ def _few(script: Script, loop: cst.For | cst.While) -> bool:
         return False
     bounds = [script.values.value_of(arg.value).literal for arg in value.args]
     return all(type(bound) is int for bound in bounds) and len(range(*bounds)) <= _FEW
+
+
+def _runs_layers(script: Script, loop: cst.For) -> bool:
+    """Return whether each iteration runs another layer: `self.convs[i](x)`."""
+    return any(
+        isinstance(call.func, cst.Subscript)
+        and script.code(call.func.value).startswith("self.")
+        and any(
+            isinstance(index.slice, cst.Index)
+            and script.code(index.slice.value) == script.code(loop.target)
+            for index in call.func.slice
+        )
+        for call in script.tree.within(loop.body, cst.Call)
+    )
 
 
 def _chosen_inside(script: Script, target: cst.BaseExpression, loop: cst.For | cst.While) -> bool:

@@ -58,8 +58,15 @@ class DataParallel(Rule):
 
 def _is_on_one_device(script: Script, call: cst.Call) -> bool:
     """Return whether a wrap names a single device: `device_ids=[0]`."""
-    devices = script.calls.at(call).argument("device_ids", 1).node
-    return isinstance(devices, (cst.List, cst.Tuple)) and len(devices.elements) == 1
+    given = script.calls.at(call).argument("device_ids", 1).node
+    devices = script.values.value_of(given).node if given is not None else None
+    if isinstance(devices, cst.Call) and script.name(devices.func) == "builtins.list":
+        devices = devices.args[0].value if len(devices.args) == 1 else None
+    if isinstance(devices, cst.Call) and script.name(devices.func) == "builtins.range":
+        return [script.code(arg.value) for arg in devices.args] in (["1"], ["0", "1"])
+    if not isinstance(devices, (cst.List, cst.Tuple)) or len(devices.elements) != 1:
+        return False
+    return not isinstance(devices.elements[0], cst.StarredElement)
 
 
 def _joined(found: list[Finding]) -> list[Finding]:

@@ -17,6 +17,9 @@ class Net(L.LightningModule):
                     self.drop(part)  # frequency: rare
                     return part
             return self.penalty(batch)
+        if optimizer_idx == 2:
+            logger.warning("no such optimizer")
+            return self.skip(batch)  # frequency: rare
 
     def penalty(self, batch):
         return self.second(batch)  # frequency: every_pass

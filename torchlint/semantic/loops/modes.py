@@ -285,7 +285,25 @@ class Modes(Analysis):
             return True
         if self.scopes.home(first) is not self.scopes.home(second):
             return True
-        return not all(self._is_own(network) for network in (first, second))
+        if not all(self._is_own(network) for network in (first, second)):
+            return True
+        return self._is_handed(first, second) or self._is_handed(second, first)
+
+    def _is_handed(self, given: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+        """Return whether callers may pass the function a network that it also knows from around."""
+        home, text = self.scopes.function(given), dotted(other).removesuffix(".module")
+        if home is None or text in self.scopes.scope_at(home).bindings:
+            return False
+        bindings = self.scopes.reaching(given) if isinstance(given, cst.Name) else ()
+        for binding in bindings:
+            if isinstance(binding.node, cst.Param):
+                passed = self.functions.given(binding.node)
+                if not passed or any(self._may_be(each, text) for each in passed):
+                    return True
+        return False
+
+    def _may_be(self, passed: cst.BaseExpression, text: str) -> bool:
+        return dotted(passed).removesuffix(".module") in ("", text) or not self._is_own(passed)
 
     def _is_own(self, network: cst.BaseExpression) -> bool:
         """Return whether a name was assigned or passed a network of its own."""

@@ -12,8 +12,9 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.limits import CALLED
-from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.gradient import Grad, Gradients
+from torchlint.semantic.values.kind import Kind
 
 
 class StuckMode(NamedTuple):
@@ -124,24 +125,63 @@ class StuckModes(Analysis):
         for change in reversed(changes):
             if change.path and _holds(change.path, path):
                 return change
-            if change.mode is not Mode.EVAL and not self._differs(change.path, path):
+            if change.mode is Mode.EVAL:
+                continue
+            if not self._differs(change.path, path, self.scopes.home(change.at)):
                 return _ModeChange(change.at, Mode.UNKNOWN, "", change.switch)
         return None
 
-    def _differs(self, one: str, other: str) -> bool:
-        """Return whether two paths certainly lead to different networks."""
-        if not one or one.startswith("self.") != other.startswith("self."):
+    def _differs(self, one: str, other: str, home: cst.CSTNode, depth: int = CALLED) -> bool:
+        """Return whether two paths at one place certainly lead to different networks."""
+        if not one or not other or _holds(one, other):
             return False
-        return not any(
-            path == dotted(line.targets[0].target)
-            and any(dotted(each) == against for each in self._read(line.value))
-            for line in self.tree.all(cst.Assign)
-            for path, against in ((one, other), (other, one))
+        if one.startswith("self.") != other.startswith("self."):
+            return False
+        if self._is_any(one, home) or self._is_any(other, home):
+            return False
+        if self._made_of(one, other) & self._made_of(other, one):
+            return False
+        if not isinstance(home, cst.FunctionDef) or not self._is_one_given(home, one, other):
+            return True
+        callers = self.functions.callers(home)
+        return bool(callers and depth) and all(
+            self._differs(
+                self._in_caller(one, call, home),
+                self._in_caller(other, call, home),
+                self.scopes.home(call),
+                depth - 1,
+            )
+            for call in callers
         )
 
-    def _read(self, value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-        yield from self.tree.within(value, cst.Name)
-        yield from self.tree.within(value, cst.Attribute)
+    def _is_any(self, path: str, home: cst.CSTNode) -> bool:
+        """Return whether a loop goes over networks under this name."""
+        bindings = self.scopes.scope_at(home).bindings.get(path.partition(".")[0], ())
+        return any(binding.how is How.LOOP for binding in bindings)
+
+    def _is_one_given(self, function: cst.FunctionDef, one: str, other: str) -> bool:
+        """Return whether a caller passes one network, and the other comes from around it."""
+        bound = self.scopes.scope_at(function).bindings
+        hows = [
+            {binding.how for binding in bound.get(path.partition(".")[0], ())}
+            for path in (one, other)
+        ]
+        return set() in hows and any(How.PARAMETER in each for each in hows)
+
+    def _made_of(self, path: str, other: str) -> set[str]:
+        """Return a path, what is assigned to it, and the networks that this reads."""
+        found = {path}
+        for line in self.tree.all(cst.Assign):
+            if dotted(line.targets[0].target) != path:
+                continue
+            found.add(dotted(line.value))
+            for kind in (cst.Name, cst.Attribute):
+                found |= {
+                    dotted(read)
+                    for read in self.tree.within(line.value, kind)
+                    if dotted(read) == other or self.modes.kinds.kind(read) is Kind.MODULE
+                }
+        return found - {""}
 
     # -- changes ---------------------------------------------------------------------------
 

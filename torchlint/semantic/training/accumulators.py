@@ -12,7 +12,13 @@ import libcst as cst
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
-from torchlint.semantic.training.additions import ADDING_METHODS, Adding, Addition, Additions
+from torchlint.semantic.training.additions import (
+    ADDING_METHODS,
+    Adding,
+    Addition,
+    Additions,
+    container,
+)
 from torchlint.semantic.training.readings import Readings
 from torchlint.semantic.values.kind import Kind
 
@@ -221,9 +227,7 @@ class Accumulators:
         return found is not None and f"{self._path(found.target)}.".startswith(f"{path}.")
 
     def _path(self, target: cst.BaseExpression) -> str:
-        while isinstance(target, cst.Subscript):
-            target = target.value
-        return dotted(target)
+        return dotted(container(target))
 
     def _only_computed(self, place: cst.BaseExpression, loop: LoopNode) -> bool:
         """Return whether a read only computes a name that no pass uses further."""

@@ -158,6 +158,13 @@ class Additions:
         return any(isinstance(b.value, cst.List) for b in self.scopes.reaching(target))
 
 
+def container(target: cst.BaseExpression) -> cst.BaseExpression:
+    """Return what an entry of something is an entry of."""
+    while isinstance(target, cst.Subscript):
+        target = target.value
+    return target
+
+
 def _operands(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """Yield the operands of arithmetic, and of both cases of a choice."""
     if isinstance(node, cst.BinaryOperation):

@@ -22,8 +22,7 @@ _REGISTER: Final = frozenset(
 _ADDING: Final = frozenset(
     (
         "weight_norm spectral_norm fully_shard checkpoint_wrapper l1_unstructured "
-        "random_unstructured ln_structured DataParallel DistributedDataParallel "
-        "FullyShardedDataParallel"
+        "random_unstructured ln_structured"
     ).split()
 )
 """Functions of torch whose result, or whose argument, gets hooks."""
@@ -31,7 +30,10 @@ _PARTS: Final = frozenset("modules children named_modules named_children".split(
 
 
 class CallExtras(Analysis):
-    """Finds the networks that this file gives hooks or wrappers."""
+    """Finds the networks that this file gives hooks.
+
+    A wrapper such as `DataParallel` has its own forward, and `forward` of it is not less.
+    """
 
     def __init__(self, functions: Functions, origins: Origins, iteration: Iteration) -> None:
         super().__init__(functions)
@@ -40,14 +42,14 @@ class CallExtras(Analysis):
 
     def has(self, network: cst.BaseExpression) -> bool:
         """Return whether the file shows that calling a network runs more than its forward."""
-        path = _path(network)
+        path, values = _path(network), self.origins.of(network).values
         if path and any(_is_part(each, path) for each in self._paths):
             return True
-        return any(self._adds(value) for value in self.origins.of(network).values)
+        return any(self._adds(value) for value in values)
 
     @cached_property
     def _paths(self) -> frozenset[str]:
-        """The paths of the networks that get something; a `.` behind one means all its parts."""
+        """The paths of the networks that get hooks; a `.` behind one means all its parts."""
         return frozenset(path for call in self.tree.all(cst.Call) for path in self._given_to(call))
 
     def _given_to(self, call: cst.Call) -> Iterator[str]:

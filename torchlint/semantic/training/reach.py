@@ -55,13 +55,13 @@ class Reach(Analysis):
     @cached_property
     def _trained(self) -> frozenset[cst.CSTNode]:
         steps = [each.node for each in self.loops.all() if each.role is Role.TRAIN_BATCH]
-        return self._closure([*self._networks, *steps])
+        return self.closure([*self._networks, *steps])
 
     @cached_property
     def _compiled(self) -> frozenset[cst.CSTNode]:
-        return self._closure(self._compiler_gets())
+        return self.closure(self._compiler_gets())
 
-    def _closure(self, roots: Iterable[cst.CSTNode]) -> frozenset[cst.CSTNode]:
+    def closure(self, roots: Iterable[cst.CSTNode]) -> frozenset[cst.CSTNode]:
         """Return the roots and all definitions of this file that they mention, indirectly too."""
         found: dict[cst.CSTNode, None] = {}
         edge = list(roots)

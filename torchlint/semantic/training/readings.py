@@ -36,7 +36,7 @@ class Reading(NamedTuple):
     tensor: cst.BaseExpression
     form: Form
     cast: str
-    """The builtin that does it (`float(loss)`), empty for methods."""
+    """The builtin, or the lambda, that does it (`float(loss)`), empty for methods."""
 
 
 _FORMS: Final = {
@@ -105,7 +105,7 @@ class Readings:
         form, cast, inner = self._outermost(call)
         if form is None:
             return None
-        copied = form is not Form.ARRAY
+        copied = form is not Form.ARRAY or bool(cast)
         shown = False
         while True:
             if isinstance(inner, cst.Attribute) and inner.attr.value == "data":
@@ -156,6 +156,8 @@ class Readings:
     def _is_made_of_tensors(self, call: cst.Call) -> bool:
         """Return whether an unseen function is called with tensors, and no array."""
         func = call.func
+        if self.names.name(func) == "builtins.sum":
+            return self._sums_members(call)
         if isinstance(func, cst.Attribute):
             if func.attr.value in _NUMPY and self._made_of_tensors.answer(func.value):
                 return True
@@ -174,12 +176,25 @@ class Readings:
         return any(
             not self.placement.on_host(each)
             if kind in (Kind.TENSOR, Kind.LOSS)
-            else self._made_of_tensors.answer(each)
+            else self._made_of_tensors.answer(each) or self.kinds.losses.in_container(each)
             for each, kind in given
         )
 
     def _is_super(self, node: cst.BaseExpression) -> bool:
         return isinstance(node, cst.Call) and self.names.name(node.func) == "builtins.super"
+
+    def _sums_members(self, call: cst.Call) -> bool:
+        """Return whether a call adds up the values of a dictionary that holds tensors."""
+        added = call.args[0].value if call.args else None
+        if not isinstance(added, (cst.GeneratorExp, cst.ListComp)) or added.for_in.ifs:
+            return False
+        if self.tree.code(added.elt) != self.tree.code(added.for_in.target):
+            return False
+        source = added.for_in.iter
+        if not _is_method(source, "values") or not isinstance(source, cst.Call):
+            return False
+        held = cst.ensure_type(source.func, cst.Attribute).value
+        return self._made_of_tensors.answer(held) or self.kinds.losses.in_container(held)
 
     def _outermost(
         self, node: cst.BaseExpression, casts: bool = True
@@ -190,6 +205,9 @@ class Readings:
         name = self.names.name(node.func)
         if casts and name in _CASTS and len(node.args) == 1 and node.args[0].keyword is None:
             return Form.NUMBER, str(name).rpartition(".")[2], node.args[0].value
+        if casts and isinstance(node.func, cst.Name):
+            copying = self._copying_lambda(node)
+            return (copying, node.func.value, node.args[0].value) if copying else nothing
         if not isinstance(node.func, cst.Attribute) or name is not None:
             return nothing
         form = _FORMS.get(node.func.attr.value)
@@ -201,6 +219,21 @@ class Readings:
         elif node.args:
             return nothing
         return form, "", node.func.value
+
+    def _copying_lambda(self, call: cst.Call) -> Form | None:
+        """Return the form of what a call of `lambda x: x.detach().cpu().numpy()` copies."""
+        bindings = self.scopes.reaching(call.func) if isinstance(call.func, cst.Name) else ()
+        made = bindings[0].value if len(bindings) == 1 else None
+        if not isinstance(made, cst.Lambda) or len(made.params.params) != 1 or len(call.args) != 1:
+            return None
+        methods: list[str] = []
+        inner = made.body
+        while isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute):
+            methods.append(inner.func.attr.value)
+            inner = inner.func.value
+        taken = isinstance(inner, cst.Name) and inner.value == made.params.params[0].name.value
+        copies = taken and "cpu" in methods and {"detach", *_FORMS}.issuperset(methods)
+        return next((_FORMS[each] for each in methods if each in _FORMS), None) if copies else None
 
     def named(
         self, region: cst.CSTNode, loop: LoopNode, besides: list[cst.CSTNode]

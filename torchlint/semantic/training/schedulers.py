@@ -45,7 +45,10 @@ class SchedulerStep(NamedTuple):
 
 
 _OF_TORCH: Final = re.compile(r"torch\.optim\.(?:lr_scheduler|swa_utils)\.(?P<name>[A-Z]\w*|SWALR)")
-_OF_TRANSFORMERS: Final = re.compile(r"transformers\.(?:optimization\.)?get_\w*schedule\w*")
+_OF_FRAMEWORKS: Final = re.compile(
+    r"(?:transformers|diffusers)\.(?:optimization\.)?get_\w*schedule\w*"
+)
+"""Factories whose schedulers are a `LambdaLR`, but for one that follows a metric."""
 _COUNTED: Final = frozenset({"last_epoch", "_step_count"})
 """Counters that a scheduler updates itself."""
 _UNSEEN_CLASS: Final = re.compile(r"\.(?:\w+\.)*[A-Z]\w*")
@@ -144,7 +147,7 @@ class Schedulers(Analysis):
         of_torch = _OF_TORCH.fullmatch(name)
         if of_torch is not None:
             return Schedule(call, of_torch["name"], self._optimizer(call), in_sight=True)
-        if _OF_TRANSFORMERS.fullmatch(name):
+        if _OF_FRAMEWORKS.fullmatch(name):
             return Schedule(call, "LambdaLR", self._optimizer(call), in_sight=True)
         if name.startswith(_OTHER_WAYS) or _UNSEEN_CLASS.fullmatch(name):
             return None

@@ -15,6 +15,7 @@ from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.accumulators import Accumulators
+from torchlint.semantic.training.additions import container
 from torchlint.semantic.training.readings import Reading, Readings, Region
 from torchlint.semantic.values.kinds import Kinds
 
@@ -316,10 +317,22 @@ class Waits(Analysis):
         target = line.target if isinstance(line, cst.AnnAssign) else line.targets[0].target
         if isinstance(line, cst.Assign) and len(line.targets) != 1:
             return None
+        if isinstance(target, cst.Attribute) and self._only_sets(target.value, region):
+            return _Destination(frozenset({End.LAST}), frozenset(), target, (line,))
         names = self._entry(target) or self._targets(target, position)
         held = isinstance(target, cst.Subscript)
         destination = self._destination_of_names(names, region, trail, held)
         return destination and destination._replace(statements=(line, *destination.statements))
+
+    def _only_sets(self, owner: cst.BaseExpression, region: Region) -> bool:
+        """Return whether a loop has no use for an object but to set its attributes."""
+        if not isinstance(owner, cst.Name) or isinstance(region, cst.FunctionDef):
+            return False
+        return all(
+            isinstance(part := self.tree.parent(use), cst.Attribute)
+            and isinstance(self.tree.parent(part), cst.AssignTarget)
+            for use in self.tree.among(self.tree.spelled(owner.value), region.body)
+        )
 
     def _targets(self, target: cst.BaseExpression, position: int) -> list[Binding]:
         """Return the bindings of a target; of a tuple, those of one element if known."""
@@ -449,7 +462,7 @@ class Waits(Analysis):
             if known is None:
                 return None
             return None if self.accumulators.used_each_pass(known) else kept
-        target = _container(parts.target)
+        target = container(parts.target)
         if not isinstance(target, cst.Name):
             return kept if self._is_never_read(target, region) else None
         bindings = list(self.scopes.reaching(target))
@@ -471,7 +484,7 @@ class Waits(Analysis):
             if name.value != target.value or not self.scopes.reads(name) or self._fills(name):
                 continue
             if not any(
-                parts is not None and self.tree.code(_container(parts.target)) == target.value
+                parts is not None and self.tree.code(container(parts.target)) == target.value
                 for outer in self.tree.ancestors(name)
                 if isinstance(outer, (cst.Assign, cst.AugAssign))
                 for parts in (self.accumulators.additions.parts(outer),)
@@ -563,13 +576,6 @@ def _asked_for(test: cst.BaseExpression) -> cst.Name | None:
     if isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].operator, cst.IsNot):
         test = test.left
     return test if isinstance(test, cst.Name) else None
-
-
-def _container(target: cst.BaseExpression) -> cst.BaseExpression:
-    """Return what an entry of something is an entry of."""
-    while isinstance(target, cst.Subscript):
-        target = target.value
-    return target
 
 
 def _drawn(loop: cst.For) -> cst.BaseAssignTargetExpression:

@@ -414,6 +414,8 @@ class Kinds(Analysis):
             return _SEQUENCE if parameter.star == "*" else Kind.MAPPING
         if parameter.annotation is not None:
             found = self._annotated(parameter.annotation.annotation)
+            if found is _MODULE and conventional(parameter.name.value) is Kind.CRITERION:
+                return Kind.CRITERION
             if found is not _UNKNOWN:
                 return found
         own = self.functions.owner_of_self(parameter)

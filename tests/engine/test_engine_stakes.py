@@ -1,0 +1,64 @@
+"""What is at stake in a finding, by what the code is for."""
+
+from __future__ import annotations
+
+import pytest
+
+from torchlint import check
+
+LOADER = """\
+import torch
+from torch.utils.data import DataLoader
+from mine import Images, net
+loader = DataLoader(Images(), batch_size=8)
+"""
+APPLIED = "for x in loader:\n    print(net(x.cuda()))\n"
+TRAINED = """\
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for x in loader:
+    opt.zero_grad()
+    net(x.cuda()).mean().backward()
+    opt.step()
+"""
+EVALUATION = """\
+from torch import nn
+net = nn.Sequential(nn.Linear(8, 8), nn.Dropout())
+with torch.no_grad():
+    for x, y in val_loader:
+        correct += (net(x).argmax(1) == y).sum()
+"""
+UNUSED = """\
+def measure(model: torch.nn.Module, val_loader):
+    correct = 0
+    for x, y in val_loader:
+        correct += (model(x).argmax(1) == y).sum().item()
+    return correct
+"""
+
+
+def _impacts(text: str, code: str) -> set[str]:
+    return {each.impact for each in check(text, select=("ALL",)) if each.code == code}
+
+
+@pytest.mark.parametrize(("rest", "impact"), [(APPLIED, "low"), (TRAINED, "high")])
+def test_a_script_that_only_applies_a_network_runs_once(rest: str, impact: str) -> None:
+    assert _impacts(LOADER + rest, "TL101") == {impact}
+
+
+@pytest.mark.parametrize(
+    ("rest", "impact"), [("", "low"), ("measure(net, val_loader)\n", "medium")]
+)
+def test_a_function_that_nothing_uses_is_low(rest: str, impact: str) -> None:
+    assert _impacts(LOADER + UNUSED + TRAINED + rest, "TL601") == {impact}
+
+
+@pytest.mark.parametrize(
+    ("before", "impact"), [("", "medium"), ("for epoch in range(9):\n    ", "high")]
+)
+def test_an_evaluation_after_the_training_is_medium(before: str, impact: str) -> None:
+    text = LOADER + UNUSED + TRAINED + before + "measure(net, val_loader)\n"
+    assert _impacts(text, "TL601") == {impact}
+
+
+def test_results_of_a_script_that_runs_once_are_at_stake() -> None:
+    assert _impacts("import torch\n" + EVALUATION, "TL602") == {"medium"}

@@ -1,0 +1,116 @@
+"""Purpose: what the program in view is for, and which of its code runs at all."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.edit import Span
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.loops.loops import Loops, Role
+from torchlint.semantic.scope.limits import CALLERS
+from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.values.kind import Kind, derived
+from torchlint.semantic.values.kinds import Kinds
+
+_TRAINING: Final = frozenset(
+    (
+        "backward manual_backward fit fit_one_cycle train train_step training_step "
+        "train_batch train_one_epoch train_epoch zero_grad"
+    ).split()
+)
+"""Methods and functions that only training code calls, or a framework in its place."""
+
+
+class Purpose(Analysis):
+    """Tells training programs from scripts that apply networks or make data once."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops) -> None:
+        super().__init__(functions)
+        self.kinds = kinds
+        self.loops = loops
+
+    def is_one_off(self, span: Span) -> bool:
+        """Return whether code runs in a script that is started to do something other than train.
+
+        The code of networks is not: other scripts train them.
+        """
+        if not (self._is_started and self._applies) or self._trains:
+            return False
+        return not any(
+            derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION)
+            for owner in self.tree.all(cst.ClassDef)
+            if span.start in range(*self._range(owner))
+        )
+
+    def is_unused(self, span: Span) -> bool:
+        """Return whether code stands in a function of a known program that nothing uses."""
+        if not (self._is_started or self.tree.view.modules):
+            return False
+        around = [
+            function
+            for function in self.tree.all(cst.FunctionDef)
+            if span.start in range(*self._range(function))
+        ]
+        outer = max(around, key=lambda each: self._range(each)[1], default=None)
+        if outer is None or outer.decorators or self.scopes.class_of(outer) is not None:
+            return False
+        name = outer.name.value
+        used = any(each.value == name for each in self.tree.all(cst.Name) if each is not outer.name)
+        used = used or any(each.attr.value == name for each in self.tree.all(cst.Attribute))
+        return not used and not self.functions.escapes(outer)
+
+    def is_evaluated_once(self, span: Span) -> bool:
+        """Return whether code runs in an evaluation that no loop repeats: after the training."""
+        around = [
+            loop.node
+            for loop in self.loops.of(Role.EVAL_BATCH)
+            if span.start in range(*self._range(loop.node))
+        ]
+        inner = max(around, key=lambda each: self._range(each)[0], default=None)
+        return inner is not None and not self._is_repeated(inner, CALLERS)
+
+    def _is_repeated(self, node: cst.CSTNode, depth: int) -> bool:
+        """Return whether a loop may be around a node, in its function or around its callers."""
+        if next(self.loops.around(node), None) is not None:
+            return True
+        function = self.scopes.function(node)
+        if function is None:
+            return False
+        callers = self.functions.callers(function)
+        if not callers or not depth or self.functions.escapes(function):
+            return True
+        return any(self._is_repeated(call, depth - 1) for call in callers)
+
+    def _range(self, node: cst.CSTNode) -> tuple[int, int]:
+        span = self.tree.span(node)
+        return span.start, span.end
+
+    @cached_property
+    def _is_started(self) -> bool:
+        """Whether the file has a main guard, or loops when it is imported."""
+        module = self.tree.module
+        return any(
+            isinstance(line, (cst.For, cst.While))
+            or (isinstance(line, cst.If) and "__name__" in self.tree.code(line.test))
+            for line in module.body
+        )
+
+    @cached_property
+    def _applies(self) -> bool:
+        """Whether anything in view makes a loader, or runs a network in a loop."""
+        loaders = any(self.kinds.kind(call) is Kind.LOADER for call in self.tree.all(cst.Call))
+        return loaders or any(self.loops.runs_module(loop.node.body) for loop in self.loops.all())
+
+    @cached_property
+    def _trains(self) -> bool:
+        """Whether anything in view trains, or hands a network to what does."""
+        for call in self.tree.all(cst.Call):
+            word = dotted(call.func).rpartition(".")[2]
+            if word in _TRAINING or word.endswith("Trainer") or word.startswith("optim"):
+                return True
+            if self.kinds.kind(call) in (Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER):
+                return True
+        return any(loop.role in (Role.TRAIN_BATCH, Role.EPOCH) for loop in self.loops.all())

@@ -1,0 +1,108 @@
+"""Saved weights: the classes into whose networks weights from an earlier run are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.words import words
+from torchlint.semantic.training.networks import Networks, Root
+from torchlint.semantic.training.reach import Reach
+from torchlint.semantic.values.kind import Kind, derived
+
+_LOADS: Final = frozenset("load restore resume pretrained".split())
+_MAKES: Final = frozenset("from_pretrained load_from_checkpoint".split())
+_OTHERS: Final = frozenset({Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER})
+_OF_THIS_RUN: Final = ".state_dict("
+_LIBRARIES: Final = ("torch.", "torchvision.", "timm.", "transformers.", "segmentation_models")
+
+
+class SavedWeights(Analysis):
+    """Finds which networks get weights that were saved before."""
+
+    def __init__(self, functions: Functions, networks: Networks, reach: Reach) -> None:
+        super().__init__(functions)
+        self.networks = networks
+        self.reach = reach
+
+    def may_enter(self, node: cst.CSTNode) -> bool:
+        """Return whether weights may be loaded into the network that the code at a node makes.
+
+        They may where nothing in view makes it: the code that does may load its weights.
+        """
+        around = [*self.tree.ancestors(node)]
+        if None in self._roots or any(outer in self._definitions for outer in around):
+            return True
+        defined = any(isinstance(outer, (cst.ClassDef, cst.FunctionDef)) for outer in around)
+        return defined and not any(outer in self._made for outer in around)
+
+    @cached_property
+    def _made(self) -> frozenset[cst.CSTNode]:
+        """The definitions that code outside networks calls, and what they mention."""
+        made = (
+            self.functions.definition(call.func)
+            for call in self.tree.all(cst.Call)
+            if not self._is_in_network(call)
+        )
+        return self.reach.closure(each for each in made if each is not None)
+
+    def _is_in_network(self, call: cst.Call) -> bool:
+        owner = self.scopes.class_of(call)
+        return owner is not None and derived(self.functions.bases(owner)) is Kind.MODULE
+
+    @cached_property
+    def _definitions(self) -> frozenset[cst.CSTNode]:
+        """The calls, classes and functions that make the networks, and what they mention."""
+        return self.reach.closure(each for each in self._roots if each is not None)
+
+    @cached_property
+    def _roots(self) -> frozenset[cst.CSTNode | None]:
+        """The classes and calls that make a network with loaded weights; None if any may."""
+        return frozenset(self._made_by(self._receivers()))
+
+    def _receivers(self) -> Iterator[Root]:
+        for call in self.tree.all(cst.Call):
+            func = call.func
+            word = func.value if isinstance(func, cst.Name) else ""
+            if isinstance(func, cst.Attribute):
+                word, owner = func.attr.value, func.value
+                if word == "load_state_dict" and not self._is_from_this_run(call):
+                    yield from self.networks.roots(owner)
+                if word in _MAKES:
+                    yield self.functions.definition(owner) or owner
+            if word != "load_state_dict" and not _LOADS.isdisjoint(words(word)):
+                yield from self._given(call)
+
+    def _is_from_this_run(self, call: cst.Call) -> bool:
+        """Return whether a state is that of an optimizer, or was taken in the same run."""
+        func = cst.ensure_type(call.func, cst.Attribute)
+        if self.networks.kinds.kind(func.value) in _OTHERS:
+            return True
+        given = call.args[0].value if call.args else None
+        return given is not None and _OF_THIS_RUN in self.networks.origins.values.code_of(given)
+
+    def _given(self, call: cst.Call) -> Iterator[Root]:
+        """Yield the networks that a function out of sight gets to load weights into."""
+        if self.functions.callee(call) is not None or self.names.name(call.func) == "torch.load":
+            return
+        owner = [call.func.value] if isinstance(call.func, cst.Attribute) else []
+        for value in (*owner, *(arg.value for arg in call.args)):
+            if self.networks.kinds.kind(value) is Kind.MODULE:
+                yield from self.networks.roots(value)
+
+    def _made_by(self, roots: Iterable[Root]) -> Iterator[cst.CSTNode | None]:
+        for root in roots:
+            made = self.functions.definition(root.func) if isinstance(root, cst.Call) else None
+            if isinstance(root, cst.ClassDef):
+                yield root
+            elif not isinstance(root, cst.CSTNode) or isinstance(root, cst.Param):
+                yield None
+            elif made is not None:
+                yield made
+            elif isinstance(root, cst.Call):
+                known = (self.names.name(root.func) or "").startswith(_LIBRARIES)
+                yield root if known else None
