@@ -19,7 +19,7 @@ class HandwrittenAttention(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every handwritten attention that one function can compute."""
         for attention in script.values.attentions.all():
-            if _trains_on_host(script):
+            if _trains_on_host(script) or script.once(_replaces_fused):
                 return
             if _is_derived_twice(script, attention):
                 continue
@@ -61,6 +61,19 @@ def _left_behind(script: Script, attention: Attention, fix: Fix) -> Iterator[Not
 def _trains_on_host(script: Script) -> bool:
     return not script.program.devices.can_use_accelerator and bool(
         script.loops.of(Role.TRAIN_BATCH, Role.EPOCH)
+    )
+
+
+def _replaces_fused(script: Script) -> bool:
+    """Return whether code in view puts a function of its own in the place of the fused one."""
+    assigned = (each.target for each in script.tree.all(cst.AssignTarget))
+    texts = (each.value for each in script.tree.all(cst.Arg))
+    return any(
+        isinstance(each, cst.Attribute) and each.attr.value == FUNCTION for each in assigned
+    ) or any(
+        isinstance(each, cst.SimpleString)
+        and str(each.evaluated_value).rpartition(".")[2] == FUNCTION
+        for each in texts
     )
 
 

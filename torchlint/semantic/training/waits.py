@@ -559,15 +559,13 @@ class Waits(Analysis):
                 return False
         if any(True for _ in self.tree.within(function.body, cst.Global)):
             return False
-        return all(
-            self._computes(call, depth) for call in self.tree.within(function.body, cst.Call)
-        )
+        calls = self.tree.within(function.body, cst.Call)
+        return all(self._computes(call, depth) for call in calls)
 
     def _computes(self, call: cst.Call, depth: int) -> bool:
-        func = call.func
-        name = self.names.name(func) or ""
-        if not name and isinstance(func, cst.Attribute):
-            return func.attr.value in _PURE or func.attr.value in _FILLS
+        name = self.names.name(call.func) or ""
+        if not name and isinstance(call.func, cst.Attribute):
+            return call.func.attr.value in (*_PURE, *_FILLS)
         if name in ("builtins.range", "builtins.isinstance") or name.startswith("torch.tensor"):
             return True
         return self._passes_on(call, call, depth)
