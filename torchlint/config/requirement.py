@@ -19,6 +19,9 @@ PROJECT_FILES: Final = (
 _INSTALLED: Final = (".txt", ".yml", ".yaml")
 """The endings of lists that are installed: without a cap, they bring the newest torch."""
 
+_OLDEST: Final = (1, 11)
+"""The first torch for a Python that is still maintained: older bounds without a cap do not count."""
+
 _LAST: Final = ("pyproject.toml", ".git")
 """What ends the search upwards: a project begins in a folder that has one of them."""
 
@@ -159,7 +162,7 @@ def _is_capped(specifiers: str) -> bool:
 
 
 def _lower_bound(specifiers: str) -> tuple[int, int] | None:
-    """Return the lowest version that a set of specifiers allows, None if it has no bound."""
+    """Return the lowest version that specifiers allow, None if they have no bound that counts."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
     from packaging.version import Version
 
@@ -174,5 +177,6 @@ def _lower_bound(specifiers: str) -> tuple[int, int] | None:
     ]
     if not bounds:
         return None
-    lowest = max(bounds)
-    return lowest.major, lowest.minor
+    highest = max(bounds)
+    lowest = highest.major, highest.minor
+    return lowest if _is_capped(specifiers) or lowest >= _OLDEST else None
