@@ -20,7 +20,7 @@ _INSTALLED: Final = (".txt", ".yml", ".yaml")
 """The endings of lists that are installed: without a cap, they bring the newest torch."""
 
 _OLDEST: Final = (1, 11)
-"""The first torch for a Python that is still maintained: older bounds without a cap do not count."""
+"""The first torch for a Python that is still maintained: older bounds count only with a cap."""
 
 _LAST: Final = ("pyproject.toml", ".git")
 """What ends the search upwards: a project begins in a folder that has one of them."""
