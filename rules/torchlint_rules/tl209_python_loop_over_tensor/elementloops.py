@@ -72,6 +72,8 @@ def _entries(
     script: Script, target: cst.BaseExpression, source: cst.BaseExpression
 ) -> dict[str, cst.BaseExpression]:
     """Return the tensors whose entries a comprehension takes, by name (`for a, b in zip(x, y)`)."""
+    if receiver_of(source, "keys", "values", "items") is not None:
+        return {}
     if isinstance(target, cst.Name):
         return {target.value: source}
     if not isinstance(target, cst.Tuple) or not isinstance(source, cst.Call):
@@ -89,7 +91,7 @@ def _waited_for(wait: cst.CSTNode, entries: dict[str, cst.BaseExpression]) -> st
         sides = [read] if read is not None else []
     elif isinstance(wait, cst.Comparison) and len(wait.comparisons) == 1:
         (other,) = wait.comparisons
-        if isinstance(other.operator, (cst.Is, cst.IsNot)):
+        if isinstance(other.operator, (cst.Is, cst.IsNot, cst.In, cst.NotIn)):
             return None
         sides = [wait.left, other.comparator]
     else:

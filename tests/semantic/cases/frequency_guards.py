@@ -174,3 +174,21 @@ def by_the_clock(model, loader, criterion, optimizer, best):
             print(loss.item())  # frequency: every_pass
         if best is None or loss < best:
             print(loss.item())  # frequency: every_pass
+
+
+def asks_others(model, loader, criterion, optimizer, path, last, n):
+    for i, (x, y) in enumerate(loader):
+        loss = criterion(model(x.cuda()), y.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if i % n == 0 or i == last or wants_one(path) is True:
+            print(loss.item())  # frequency: rare
+        if (done := (last is not None and i >= last)) or (i % n) == 0:
+            print(loss.item())  # frequency: rare
+            if done:
+                return
+        if wants_one(path) is True:
+            print(loss.item())  # frequency: every_pass
+        if i % n == 0 or x is True:
+            print(loss.item())  # frequency: every_pass

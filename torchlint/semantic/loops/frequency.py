@@ -305,9 +305,12 @@ class Frequencies(Analysis):
                 self.rare(test.left, wanted) or (wanted and self._is_unset(test)),
                 self.rare(test.right, wanted),
             )
-            if wanted and sides == (True, False):
-                sides = (True, self._asks_for_end(test.right) or self._is_signal(test.right))
+            if wanted and sum(sides) == 1:
+                other = test.right if sides[0] else test.left
+                sides = (True, self._asks_for_end(other) or self._is_signal(other))
             return any(sides) if both else all(sides)
+        if isinstance(test, cst.NamedExpr):
+            return self.rare(test.value, wanted)
         if isinstance(test, cst.BinaryOperation) and isinstance(test.operator, cst.Modulo):
             return not wanted
         if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
@@ -320,8 +323,10 @@ class Frequencies(Analysis):
 
     @staticmethod
     def _is_signal(test: cst.BaseExpression) -> bool:
-        """Return whether a test, beside a rare one, reads an entry that something else sets."""
-        return isinstance(test, cst.Subscript)
+        """Return whether a test, beside a rare one, asks for what something else sets."""
+        if isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].operator, cst.Is):
+            test = test.left
+        return isinstance(test, (cst.Subscript, cst.Call))
 
     def _is_unset(self, test: cst.BooleanOperation) -> bool:
         """Return whether the left side asks if what the right side reads is still None."""
@@ -376,6 +381,10 @@ class Frequencies(Analysis):
 
     def _asks_for_end(self, test: cst.BaseExpression) -> bool:
         """Return whether a test, beside a rare one, asks if a counter has reached a bound."""
+        if isinstance(test, cst.NamedExpr):
+            return self._asks_for_end(test.value)
+        if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
+            return self._asks_for_end(test.left) or self._asks_for_end(test.right)
         if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
             return False
         reached = test.comparisons[0]
