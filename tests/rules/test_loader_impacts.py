@@ -49,9 +49,9 @@ if __name__ == "__main__":
     ("body", "expected"),
     [
         (_TRAINS, {"TL101": "high", "TL102": "medium"}),
-        (_EVALUATES, {"TL101": "medium", "TL102": "low"}),
+        (_EVALUATES, {"TL101": "low", "TL102": "low"}),
         (_GENERATES, {"TL101": "low", "TL102": "low"}),
-        (_TWICE, {"TL101": "high", "TL102": "medium"}),
+        (_TWICE, {"TL101": "low", "TL102": "low"}),
         (_EVALUATES + _TRAINS, {"TL101": "high", "TL102": "medium"}),
     ],
 )
