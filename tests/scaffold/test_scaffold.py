@@ -29,7 +29,8 @@ CHECKS = {
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     """Return a tree with a new rule in it."""
-    tests = ("tests/rules", "tests/fixtures", "tests/trainings", "tests/scriptruns.py")
+    files = ("tests/scriptruns.py", "tests/processes.py")
+    tests = ("tests/rules", "tests/fixtures", "tests/trainings", *files)
     copy = Copy.made_in(tmp_path_factory.mktemp("tree"), *tests)
     done = copy.python(*NEW, "slow-thing", "--code", "TL850")
     assert done.returncode == 0, done.stderr
