@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Frequency, Kind, Loop, Role, Script
+from torchlint_rules.shared.deferrable import drives_environment
 from torchlint_rules.shared.loggedvalues import Shown, shown
 
 _METHODS: Final = frozenset(
@@ -98,11 +99,8 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
 
 def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
     """Return whether a line reports a finished episode instead of every step."""
-    return any(True for _ in script.tree.tests_around(line)) and any(
-        "env" in script.code(call.func).lower()
-        for call in script.tree.within(loop.node, cst.Call)
-        if script.calls.at(call).method == "step"
-    )
+    tested = any(True for _ in script.tree.tests_around(line))
+    return tested and drives_environment(script, loop.node)
 
 
 def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
