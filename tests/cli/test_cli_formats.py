@@ -28,7 +28,8 @@ Place = tuple[str, str, int]
 
 
 def from_text(text: str) -> list[Place]:
-    found = re.findall(r"^(?:::\w+ .*?::|##vso.*?])?([\w.]+):(?:cell \d+:)?(\d+):\d+: (\w+)", text, re.M)
+    mark = r"(?:::\w+ .*?::|##vso.*?])?"
+    found = re.findall(rf"^{mark}([\w.]+):(?:cell \d+:)?(\d+):\d+: (\w+)", text, re.M)
     return [(path, code, int(row)) for path, row, code in found]
 
 
