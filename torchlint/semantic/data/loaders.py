@@ -106,11 +106,6 @@ class Loader(CallSite):
         return self._loaders.repeated(self.node)
 
     @property
-    def is_read_once(self) -> bool:
-        """Whether the loader is read outside of training, not in each epoch, and only in view."""
-        return self._loaders.is_read_once(self.node)
-
-    @property
     def takes_one_batch(self) -> bool:
         """Whether only a batch or two are ever taken."""
         return self._loaders.takes_one_batch(self.node)
@@ -330,26 +325,6 @@ class Loaders(Analysis):
 
     def _is_next(self, call: cst.Call) -> bool:
         return self.names.name(call.func) == "builtins.next"
-
-    def is_read_once(self, call: cst.Call) -> bool:
-        """Return whether all passes over a loader are in view, and none trains or is repeated."""
-        places = self.passes(call)
-        if not places or self.receivers(call) or self.repeated(call):
-            return False
-        return not any(self._trains(place) or self._is_called_unseen(place) for place in places)
-
-    def _trains(self, place: cst.CSTNode) -> bool:
-        """Return whether a pass over a loader is, or stands in, a loop that trains."""
-        around = [loop.role for loop in self.loops.around(place)]
-        if isinstance(place, cst.For):
-            around.append(self.loops.loop(place).role)
-        return Role.TRAIN_BATCH in around
-
-    def _is_called_unseen(self, place: cst.CSTNode) -> bool:
-        function = self.scopes.function(place)
-        return function is not None and (
-            self.functions.escapes(function) or not self.functions.callers(function)
-        )
 
     # -- repeated passes ------------------------------------------------------------
 
