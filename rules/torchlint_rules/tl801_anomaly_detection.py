@@ -12,7 +12,7 @@ from torchlint.api import Edits, Finding, Fix, Rule, Script
 _SETTER: Final = "torch.autograd.set_detect_anomaly"
 _CONTEXT: Final = "torch.autograd.detect_anomaly"
 _COST: Final = "traces every operation and makes steps 3 to 9 times slower"
-_TITLE: Final = "Take the anomaly detection out"
+_TITLE: Final = "Remove the anomaly detection"
 _CAUGHT: Final = "the file catches what a backward pass raises, as anomaly detection does for a NaN"
 _TOGETHER: Final = 20
 """The maximum number of places that one fix removes, so that imports go with the last."""
@@ -97,7 +97,7 @@ def _switched(script: Script, node: cst.CSTNode) -> bool:
 
 def _of_call(script: Script, call: cst.Call) -> _Place:
     """Return the removal of a call that is a whole statement or context manager."""
-    advice = "take it out, or switch it on by an argument"
+    advice = "remove it, or switch it on with an argument"
     rewrite = script.edits
     holder = script.tree.parent(call)
     if isinstance(holder, cst.WithItem):

@@ -55,7 +55,7 @@ class DeterministicKernels(Rule):
 
 
 def _message(code: str, cost: str) -> str:
-    return f"`{code}` {cost}: take it out where runs need not be repeated bit for bit"
+    return f"`{code}` {cost}: remove it where runs need not be repeated bit for bit"
 
 
 def _leftover(script: Script, node: cst.Assign | cst.Call) -> Leftover | None:

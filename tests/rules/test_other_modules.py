@@ -71,7 +71,7 @@ CASES = {
         print(report.size())
         """,
         "TL108",
-        "code out of sight gets the loader",
+        "code that is not visible here gets the loader",
     ),
     "a criterion that answers with a number of NumPy": (
         """
@@ -112,7 +112,7 @@ CASES = {
             print(x.to(device)["ids"].tolist())
         """,
         "TL204",
-        "an object of a class out of sight",
+        "an object of a class that is not visible here",
     ),
 }
 

@@ -28,7 +28,7 @@ def misuse(script: Script, step: SchedulerStep) -> tuple[str, Fix | None] | None
         if not args:
             return (
                 f"`{name}` is a ReduceLROnPlateau: `step()` without a metric raises TypeError; "
-                "hand it the validation loss",
+                "pass it the validation loss",
                 None,
             )
         return _counted_plateau(script, step, name)
