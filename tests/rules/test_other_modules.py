@@ -52,7 +52,7 @@ CASES = {
         print(Net.calls)
         """,
         "TL206",
-        "`Net` of module `other` was not looked at",
+        "`Net` of module `other` is not visible here",
     ),
     "a class that reads the batch size of the loader it keeps": (
         """
@@ -92,7 +92,7 @@ CASES = {
         print(evaluate(net, DataLoader(whole), other.criterion))
         """,
         "TL202",
-        "`other.criterion` was not looked at",
+        "`other.criterion` is not visible here",
     ),
     "items that are objects with a `to` of their own": (
         """

@@ -62,7 +62,7 @@ def _counted_plateau(
     edits = script.edits.without_argument(step.call, arg)
     return (
         f"the epoch that `{name}.step` is given is deprecated and only counted: leave it out",
-        Fix.exact("Take out the epoch", edits),
+        Fix.exact("Remove the epoch", edits),
     )
 
 
