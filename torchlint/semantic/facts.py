@@ -68,6 +68,7 @@ from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.devices import Devices
 from torchlint.semantic.values.dtypes import Dtypes
 from torchlint.semantic.values.gradient import Gradients
+from torchlint.semantic.values.hosting import Hosting
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.options import Options
@@ -93,7 +94,8 @@ class ValueFacts(Values):
         self.losses = self.kinds.losses
         self.gradients = Gradients(functions, self)
         self.dtypes = Dtypes(self.kinds)
-        self.placement = Placement(functions, self.kinds, self.iteration)
+        self.hosting = Hosting(functions, self.kinds, self.origins)
+        self.placement = Placement(functions, self.kinds, self.iteration, self.hosting)
         self.arrays = Arrays(self.kinds, self, self.iteration)
         self.numbers = PlainNumbers(functions, self.kinds, self)
         self.attentions = Attentions(functions, self, self.numbers)
@@ -119,7 +121,7 @@ class LoopFacts(Loops):
         self.repetition = Repetition(functions, self.frequencies, self)
         self.each_step = self.repetition.each_step
         """Return whether a node runs in every step of a loop or of a network."""
-        self.steps = Steps(functions, kinds, self, self.frequencies)
+        self.steps = Steps(functions, kinds, self, self.frequencies, values.placement)
         self.gradient_accumulations = GradientAccumulations(
             functions, values, self, self.step_functions
         )

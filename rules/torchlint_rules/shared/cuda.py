@@ -43,6 +43,9 @@ def _may_be_cuda(script: Script) -> bool:
         return True
     if script.program.vocabulary.has(_OTHERS) and not script.program.vocabulary.has(_NVIDIA):
         return False
+    steps = script.loops.steps
+    if steps.all and all(map(steps.run_on_host, steps.all)):
+        return False
     return script.program.devices.can_use_accelerator
 
 
