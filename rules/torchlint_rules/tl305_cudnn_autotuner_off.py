@@ -11,9 +11,12 @@ import libcst as cst
 from torchlint.api import Edits, Finding, Fix, Rule, Script, State
 from torchlint_rules.shared.cuda import (
     in_environment,
+    is_convolutional,
+    makers,
     may_be_cuda,
     named_convolutional,
     place,
+    regions,
     setting,
     trains,
 )
@@ -96,7 +99,21 @@ def _switched_off(script: Script) -> cst.Assign | None:
 
 
 def _convolves(script: Script) -> bool:
-    """Return whether the networks of a file are convolutional, by their names or layers."""
+    """Return whether the trained networks are convolutional, by their names or layers.
+
+    Those of the whole file count where it does not show what makes a trained one.
+    """
+    networks = [
+        script.loops.module_call(call) for step in script.loops.steps.all for call in step.forwards
+    ]
+    made = [makers(script, each) if each is not None else () for each in networks]
+    if made and all(made):
+        built = [region for each in made for call in each for region in regions(script, call)]
+        return any(
+            script.name(call.func) in _CONVOLUTIONS or is_convolutional(script, call)
+            for region in built
+            for call in script.tree.within(region, cst.Call)
+        )
     return named_convolutional(script) or not _CONVOLUTIONS.isdisjoint(script.calls.called)
 
 

@@ -55,7 +55,8 @@ class Hosting(Analysis):
 
     def _names_host(self, node: cst.BaseExpression) -> bool:
         origin = self.origins.of(node)
-        return origin.complete and origin.given is None and all(map(self._is_host, origin.values))
+        known = origin.complete and origin.given is None and bool(origin.values)
+        return known and all(map(self._is_host, origin.values))
 
     def _is_host(self, value: cst.BaseExpression) -> bool:
         if isinstance(value, cst.Call) and self.names.name(value.func) == "torch.device":
