@@ -108,7 +108,7 @@ def _says_why(script: Script, node: cst.CSTNode, numbered: bool) -> bool:
     said = [script.source.line(row).partition("#")[2] for row in range(first, last + 1)]
     found = [each for each in said if numbered or _OF_WORKERS.search(each)]
     above = first - 1
-    while above > 0 and script.source.line(above).lstrip().startswith("#"):
+    while above > 0 and script.source.line(above).lstrip()[:1] in ("#", ""):
         found += filter(_OF_WORKERS.search, [script.source.line(above)])
         above -= 1
     return any(map(_REASON.search, found))
