@@ -153,18 +153,17 @@ class Hosting(Analysis):
     @cached_property
     def _moves_unknown(self) -> bool:
         """Whether the file moves a network of which it does not show where it is made."""
-        return any(
-            not self._made(node)
-            and (
-                self.kinds.kind(node) is Kind.MODULE
-                or isinstance(self.tree.parent(self._call_on(node)), cst.Expr)
-            )
-            for node in self._receivers
-        )
+        return any(not self._made(node) and self._may_be_network(node) for node in self._receivers)
 
-    def _call_on(self, receiver: cst.BaseExpression) -> cst.CSTNode:
-        method = self.tree.parent(receiver) or receiver
-        return self.tree.parent(method) or method
+    def _may_be_network(self, moved: cst.BaseExpression) -> bool:
+        """Return whether what is moved may be a network, or a part or the weights of one."""
+        if self.kinds.kind(moved) is Kind.MODULE:
+            return True
+        if isinstance(moved, cst.Attribute) and moved.attr.value == "data":
+            return True
+        call = self.tree.parent(self.tree.parent(moved) or moved)
+        holder = self.tree.parent(call) if call is not None else None
+        return isinstance(holder, (cst.Expr, cst.Lambda))
 
     @cached_property
     def _given_away(self) -> set[int]:
