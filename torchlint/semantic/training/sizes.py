@@ -185,13 +185,10 @@ class Sizes(Analysis):
         return self._number(given.value) if given is not None else None
 
     def _number(self, node: cst.BaseExpression) -> int | None:
-        """Return the largest whole number that an expression is, also a product of such."""
+        """Return the whole number that an expression is, also a product of such."""
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
             one, other = self._number(node.left), self._number(node.right)
             return None if one is None or other is None else one * other
-        origin = self.networks.origins.of(node)
-        found = [self.values.value_of(each).literal for each in origin.values]
-        numbers = [each for each in found if type(each) is int]
-        known = origin.complete and origin.given is None and len(numbers) == len(found)
-        number = max(numbers, default=None) if known else self.values.value_of(node).literal
+        found = self.values.value_of(node)
+        number = found.literal
         return number if type(number) is int else None
