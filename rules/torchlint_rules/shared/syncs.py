@@ -113,10 +113,11 @@ def _folded(script: Script, found: list[_Found], told: list[cst.CSTNode]) -> Ite
 
 
 def _has_waited(script: Script, found: _Found, told: list[cst.CSTNode]) -> bool:
-    """Return whether the pass reads what it needs right before, so that nothing is left to wait."""
+    """Return whether the pass reads a number that it needs right before, so waits no more."""
     return any(
         isinstance(node, cst.Call)
-        and script.readings.reading(node) is not None
+        and (read := script.readings.reading(node)) is not None
+        and read.form is Form.NUMBER
         and script.tree.order(node) < script.tree.order(found.reads[0])
         and _shares_wait(script, found, node)
         for node in staying(script, found.loop, told)
