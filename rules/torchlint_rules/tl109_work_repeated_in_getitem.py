@@ -36,7 +36,7 @@ _LISTS: Final = frozenset("os.listdir os.scandir os.walk glob.glob glob.iglob".s
 _LIST_METHODS: Final = ("glob", "rglob", "iterdir")
 _BUILDS: Final = re.compile(r"transformers\.\w+\.from_pretrained|torchvision\.models\.[a-z]\w*")
 _WHOLE: Final = ("read", "readlines", "read_text", "read_bytes")
-_TOKENISES: Final = frozenset("encode encode_plus tokenize batch_encode_plus __call__".split())
+_TOKENIZES: Final = frozenset("encode encode_plus tokenize batch_encode_plus __call__".split())
 _NO_NETWORKS: Final = frozenset(
     (
         "transform transforms augment augmentation aug normalize resize criterion encoder decoder"
@@ -148,7 +148,7 @@ def _item_work(script: Script, call: cst.Call) -> str:
             or not call.args
         ):
             continue
-        if ran in _TOKENISES and script.functions.definition(func) is None:
+        if ran in _TOKENIZES and script.functions.definition(func) is None:
             return (
                 f"runs `{script.code(node)}` on each item in every epoch; tokenize all items once"
             )
