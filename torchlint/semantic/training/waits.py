@@ -378,6 +378,9 @@ class Waits(Analysis):
             uses = [use for use in self.scopes.uses(binding, region) if not self._fills(use)]
             for use in uses:
                 destination = self._destination_of_use(use, region, trail)
+                if isinstance(binding.node, cst.Assign) and self.tree.inside(use, binding.node):
+                    # `mean = mixed(mean, value)`: a running mean
+                    destination = _Destination(frozenset({End.KEPT}), frozenset(), use, ())
                 if destination is None:
                     return None
                 found = _joined(found, destination)
@@ -496,16 +499,11 @@ class Waits(Analysis):
     def _is_never_read(self, target: cst.BaseExpression, region: cst.FunctionDef) -> bool:
         """Return whether the function does not read an attribute that it adds to."""
         path = dotted(target)
-        return bool(path) and not any(
-            dotted(each) == path and self.scopes.reads(each) and not self._is_addition(each)
+        return bool(path) and all(
+            dotted(each) != path
+            or not self.scopes.reads(each)
+            or any(map(self.accumulators.additions.parts, self.tree.ancestors(each)))
             for each in self.tree.within(region.body, cst.Attribute)
-        )
-
-    def _is_addition(self, node: cst.CSTNode) -> bool:
-        return any(
-            self.accumulators.additions.parts(outer) is not None
-            for outer in self.tree.ancestors(node)
-            if isinstance(outer, (cst.Call, cst.BaseSmallStatement))
         )
 
     # -- calls that pass values on ------------------------------------------------

@@ -25,6 +25,7 @@ from torchlint.semantic.values.kind import (
 from torchlint.semantic.values.losses import Losses
 from torchlint.semantic.values.origins import Origins, Steps
 from torchlint.semantic.values.placing import is_plain_object, places_a_network
+from torchlint.semantic.values.torchinputs import TorchInputs
 
 # Attributes of an `Enum` are slow before Python 3.12, and these are used very often.
 _UNKNOWN: Final = Kind.UNKNOWN
@@ -90,6 +91,7 @@ class Kinds(Analysis):
         self.iteration = iteration
         self.origins = origins
         self.losses = Losses(functions)
+        self.inputs = TorchInputs(functions)
         trail = functions.names.trail
         self.kind = Memo(_NOTHING, trail, self._kind).answer
         """Return the kind of an expression, or of the value assigned to a target."""
@@ -325,6 +327,8 @@ class Kinds(Analysis):
         if not shown or (found is _UNKNOWN and all(kind is _MODULE for kind in shown)):
             if any(binding.how in _DEFINED for binding in bindings):
                 return _UNKNOWN
+            if not shown and self.inputs.take(bindings):
+                return _TENSOR
             by_name = self._conventional(name, bindings)
             if shown and by_name not in shown:
                 return found
