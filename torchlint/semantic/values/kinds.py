@@ -86,11 +86,11 @@ _TENSOR_ONLY: Final = frozenset(
 class Kinds(Analysis):
     """Finds the kind of an expression, UNKNOWN if the file does not show it."""
 
-    def __init__(self, functions: Functions, iteration: Iteration, origins: Origins) -> None:
+    def __init__(
+        self, functions: Functions, iteration: Iteration, origins: Origins, losses: Losses
+    ) -> None:
         super().__init__(functions)
-        self.iteration = iteration
-        self.origins = origins
-        self.losses = Losses(functions)
+        self.iteration, self.origins, self.losses = iteration, origins, losses
         self.inputs = TorchInputs(functions)
         trail = functions.names.trail
         self.kind = Memo(_NOTHING, trail, self._kind).answer
@@ -121,8 +121,7 @@ class Kinds(Analysis):
         if type(node) is cst.BooleanOperation:
             return joined([self.kind(node.left), self.kind(node.right)])
         if isinstance(node, (cst.Await, cst.NamedExpr)):
-            inner = node.expression if isinstance(node, cst.Await) else node.value
-            return self.kind(inner)
+            return self.kind(node.expression if isinstance(node, cst.Await) else node.value)
         return _LITERALS.get(type(node), _UNKNOWN)
 
     def _kind_of_name(self, node: cst.Name) -> Kind:
@@ -225,11 +224,9 @@ class Kinds(Analysis):
         ):
             return _UNKNOWN
         sides = [self.kind(node.left), *(self.kind(c.comparator) for c in node.comparisons)]
-        return (
-            combined(sides[0], sides[-1])
-            if any(s in _TENSORS for s in sides)
-            else (_NDARRAY if _NDARRAY in sides else _UNKNOWN)
-        )
+        if any(s in _TENSORS for s in sides):
+            return combined(sides[0], sides[-1])
+        return _NDARRAY if _NDARRAY in sides else _UNKNOWN
 
     # -- calls ----------------------------------------------------------------
 
@@ -330,9 +327,8 @@ class Kinds(Analysis):
             if not shown and self.inputs.take(bindings):
                 return _TENSOR
             by_name = self._conventional(name, bindings)
-            if shown and by_name not in shown:
-                return found
-            return found if by_name is _UNKNOWN else by_name
+            clear = by_name is not _UNKNOWN and (not shown or by_name in shown)
+            return by_name if clear else found
         return found
 
     def _kind_or_convention(self, binding: Binding, name: str) -> Kind:
