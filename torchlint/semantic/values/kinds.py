@@ -78,7 +78,7 @@ _OVER_PROCESSES: Final = frozenset(
 _TENSOR_ONLY: Final = frozenset(
     (
         "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
-        "is_cuda data_ptr eq scatter_ index_select"
+        "is_cuda data_ptr eq scatter_ index_select clip_grad_norm_"
     ).split()
 )
 
