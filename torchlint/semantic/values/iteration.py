@@ -100,14 +100,14 @@ class Iteration:
             inner = self._assigned(value, depth)
             if inner is not None:
                 return self.iterated(inner, depth + 1)
-        found, path = self.source(value)
+        found, path = self.source(value, (), depth)
         return [found] if found is not None and path == () else []
 
     def _of_either_branch(self, value: cst.BaseExpression, depth: int) -> cst.BaseExpression:
         """Return a branch of `tqdm(loader) if shown else loader`: both iterate over the same."""
         if not isinstance(value, cst.IfExp):
             return value
-        one, other = (self.iterated(each, depth + 1) for each in (value.body, value.orelse))
+        one, other = (self.iterated(each, depth + 2) for each in (value.body, value.orelse))
         same = len(one) == len(other) and all(map(cst.CSTNode.deep_equals, one, other))
         return value.body if one and same else value
 
