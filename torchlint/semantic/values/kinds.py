@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     Kind,
@@ -295,14 +296,11 @@ class Kinds(Analysis):
     def _is_sent_round(self, func: cst.Attribute) -> bool:
         """Return whether a method of a framework sends a tensor through all processes."""
         call = self.tree.parent(func)
-        if func.attr.value not in _OVER_PROCESSES or not isinstance(call, cst.Call):
-            return False
-        return bool(call.args) and self.kind(call.args[0].value) in _TENSORS
+        args = call.args if type(call) is cst.Call and func.attr.value in _OVER_PROCESSES else []
+        return bool(args) and self.kind(args[0].value) in _TENSORS
 
     def _returned(self, function: cst.FunctionDef) -> Kind:
-        told = _UNKNOWN
-        if function.returns is not None:
-            told = self._annotated(function.returns.annotation)
+        told = self._annotated(function.returns.annotation) if function.returns else _UNKNOWN
         if told not in (_UNKNOWN, _NUMBER) or self.functions.is_generator(function):
             return told
         returned = self.functions.returns(function)
@@ -513,10 +511,12 @@ class Kinds(Analysis):
         if callee is not None:
             returned = self.functions.returns(callee)
             return joined([self._element(one, path) for one in returned])
-        if isinstance(value.func, cst.Attribute) and value.func.attr.value == "prepare":
+        method = method_of(value)
+        if method == "prepare":
             plain = [arg.value for arg in value.args if arg.keyword is None]
             return self.kind(plain[path[0]]) if path and path[0] < len(plain) else _UNKNOWN
-        if name in ("builtins.list", "builtins.tuple") and value.args:
+        sent = name in ("builtins.list", "builtins.tuple") or method in _OVER_PROCESSES
+        if sent and value.args:
             return self._element(value.args[0].value, path)
         if name == "builtins.map":
             made = self.names.name(value.args[0].value) if value.args else None
