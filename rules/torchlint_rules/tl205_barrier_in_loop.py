@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import CallSite, Edits, Finding, Fix, Frequency, Rule, Script
+from torchlint_rules.shared.leftoptions import LeftOption, left_options
 
 
 class _Barrier(NamedTuple):
@@ -47,6 +48,14 @@ _BARRIERS: Final = {
         )
     },
 }
+_OPTION: Final = LeftOption(
+    "torch_empty_cache_steps",
+    tuple(range(1, 11)),
+    ("transformers", "trl"),
+    "gives the cached memory back every few steps, and asks for the same memory again",
+    _EMPTIES.because,
+    "medium",
+)
 _IT: Final = ("it", "them")
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic", "timeit.timeit"})
 _BODIES: Final = (cst.SimpleStatementLine, cst.IndentedBlock, cst.SimpleStatementSuite)
@@ -63,6 +72,7 @@ _STREAMS: Final = (
 class BarrierInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every barrier in each step."""
+        yield from left_options(script, self.code, _OPTION)
         hot = [
             site
             for site in script.calls.of(*_BARRIERS)

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import CallSite, Finding, Fix, Note, Role, Rule, Script, State
+from torchlint_rules.shared.leftoptions import LeftOption, left_options
 from torchlint_rules.shared.removal import Leftover, removal_of
 
 _TORCH: Final = frozenset({
@@ -23,6 +24,24 @@ _HISTORY: Final = "torch.cuda.memory._record_memory_history"
 _SNAPSHOTS: Final = ("_dump_snapshot", "_snapshot", "memory_snapshot")
 _BREAKDOWN: Final = "wall_clock_breakdown"
 _DEAR: Final = ("with_stack", "record_shapes", "profile_memory")
+_OPTIONS: Final = (
+    LeftOption(
+        "profiler",
+        ("advanced", "pytorch"),
+        ("lightning",),
+        "records every call of the whole training",
+        "its report at the end of the run is gone",
+        "high",
+    ),
+    LeftOption(
+        "skip_memory_metrics",
+        (False,),
+        ("transformers", "trl"),
+        "measures memory through the whole training and evaluation",
+        "the metrics no longer tell how much memory was used",
+        "medium",
+    ),
+)
 _DEPTH: Final = 3
 
 
@@ -31,6 +50,7 @@ class Profiler(Rule):
         """Flag every profiler that records training without a limit."""
         if _measures(script):
             return
+        yield from left_options(script, self.code, *_OPTIONS)
         places = [
             place
             for site in script.calls.of(*_TORCH, *_MARKERS, *_PYTHON, *_RUNNERS, _HISTORY)
