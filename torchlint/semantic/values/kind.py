@@ -310,7 +310,11 @@ def method_result(kind: Kind, method: str) -> Kind:
     return Kind.UNKNOWN
 
 
-_MODULE_RESULTS: Final = {"state_dict": Kind.MAPPING, "forward": Kind.TENSOR}
+_MODULE_RESULTS: Final = {
+    "state_dict": Kind.MAPPING,
+    "forward": Kind.TENSOR,
+    "clip_grad_norm_": Kind.TENSOR,
+}
 
 
 def joined(kinds: Sequence[Kind], numbers_too: bool = False) -> Kind:
