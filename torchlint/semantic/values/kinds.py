@@ -25,7 +25,8 @@ from torchlint.semantic.values.kind import (
 )
 from torchlint.semantic.values.losses import Losses
 from torchlint.semantic.values.origins import Origins, Steps
-from torchlint.semantic.values.placing import is_plain_object, places_a_network
+from torchlint.semantic.values.placing import is_no_network, places_a_network
+from torchlint.semantic.values.torchinputs import TorchInputs
 
 # Attributes of an `Enum` are slow before Python 3.12, and these are used very often.
 _UNKNOWN: Final = Kind.UNKNOWN
@@ -78,7 +79,7 @@ _OVER_PROCESSES: Final = frozenset(
 _TENSOR_ONLY: Final = frozenset(
     (
         "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
-        "is_cuda data_ptr eq scatter_ index_select"
+        "is_cuda data_ptr eq scatter_ index_select clip_grad_norm_"
     ).split()
 )
 
@@ -91,6 +92,7 @@ class Kinds(Analysis):
     ) -> None:
         super().__init__(functions)
         self.iteration, self.origins, self.losses = iteration, origins, losses
+        self.inputs = TorchInputs(functions)
         trail = functions.names.trail
         self.kind = Memo(_NOTHING, trail, self._kind).answer
         """Return the kind of an expression, or of the value assigned to a target."""
@@ -120,8 +122,7 @@ class Kinds(Analysis):
         if type(node) is cst.BooleanOperation:
             return joined([self.kind(node.left), self.kind(node.right)])
         if isinstance(node, (cst.Await, cst.NamedExpr)):
-            inner = node.expression if isinstance(node, cst.Await) else node.value
-            return self.kind(inner)
+            return self.kind(node.expression if isinstance(node, cst.Await) else node.value)
         return _LITERALS.get(type(node), _UNKNOWN)
 
     def _kind_of_name(self, node: cst.Name) -> Kind:
@@ -224,11 +225,9 @@ class Kinds(Analysis):
         ):
             return _UNKNOWN
         sides = [self.kind(node.left), *(self.kind(c.comparator) for c in node.comparisons)]
-        return (
-            combined(sides[0], sides[-1])
-            if any(s in _TENSORS for s in sides)
-            else (_NDARRAY if _NDARRAY in sides else _UNKNOWN)
-        )
+        if any(s in _TENSORS for s in sides):
+            return combined(sides[0], sides[-1])
+        return _NDARRAY if _NDARRAY in sides else _UNKNOWN
 
     # -- calls ----------------------------------------------------------------
 
@@ -323,10 +322,11 @@ class Kinds(Analysis):
         if not shown or (found is _UNKNOWN and all(kind is _MODULE for kind in shown)):
             if any(binding.how in _DEFINED for binding in bindings):
                 return _UNKNOWN
+            if not shown and self.inputs.take(bindings):
+                return _TENSOR
             by_name = self._conventional(name, bindings)
-            if shown and by_name not in shown:
-                return found
-            return found if by_name is _UNKNOWN else by_name
+            clear = by_name is not _UNKNOWN and (not shown or by_name in shown)
+            return by_name if clear else found
         return found
 
     def _kind_or_convention(self, binding: Binding, name: str) -> Kind:
@@ -358,7 +358,7 @@ class Kinds(Analysis):
                 return _UNKNOWN
             if isinstance(binding.value, (cst.Dict, cst.List, cst.Lambda, cst.SimpleString)):
                 return _UNKNOWN
-            if found is _MODULE and is_plain_object(self.functions, binding.value):
+            if found is _MODULE and is_no_network(self.functions, self.origins, binding):
                 return _UNKNOWN
             if any(binding in self.scopes.reaching(each) for each in self._keyed.get(name, ())):
                 return _UNKNOWN
