@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import replace
+from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import libcst as cst
 
 from torchlint.semantic.syntax.reading import Syntax, read
 from torchlint.semantic.view import LinkedModule, Place
 from torchlint.source import Source
+
+_MOST_TEXTS: Final = 32
+"""How many linked modules are kept: files that are neighbours are judged with the same ones."""
 
 
 class LinkedText(NamedTuple):
@@ -73,6 +77,7 @@ def _closed(text: str) -> str:
     return text if text.endswith(("\n", "\r")) else f"{text}\n"
 
 
+@lru_cache(maxsize=_MOST_TEXTS)
 def _read(path: str, text: str) -> Syntax | None:
     """Read a linked module, None if its nodes have no known spans."""
     try:
