@@ -121,7 +121,7 @@ class Lineage(Analysis):
             self._visit(node.body, walk)
             self._visit(node.orelse, walk)
         elif not isinstance(node, (cst.Lambda, cst.Comparison, cst.FormattedString)):
-            for child in node.children:
+            for child in self.tree.children(node):
                 self._visit(child, walk)
 
     def _visit_name(self, node: cst.Name, walk: _Walk) -> None:

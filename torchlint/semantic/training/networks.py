@@ -85,10 +85,10 @@ class Networks(Analysis):
         self.origins = origins
         self.optimizers = optimizers
         self.freezing = freezing
-        self.roots = Memo["cst.BaseExpression", Roots](
-            frozenset(), functions.names.trail, self._roots
-        ).answer
+        trail = functions.names.trail
+        self.roots = Memo["cst.BaseExpression", Roots](frozenset(), trail, self._roots).answer
         """Return what creates the network that an expression is."""
+        self._given = Memo[cst.Call, tuple[Roots, ...]]((), trail, self._gives).answer
 
     # -- identity -------------------------------------------------------------
 
@@ -223,15 +223,14 @@ class Networks(Analysis):
             for made in self.tree.within(each, cst.Call)
         )
 
-    def _given(self, made: cst.Call) -> Iterator[Roots]:
-        """Yield the networks that a container, or a network made of others, is given."""
-        for arg in made.args:
-            yield frozenset(self._mentioned(arg.value, set()))
+    def _gives(self, made: cst.Call) -> tuple[Roots, ...]:
+        """Return the networks that a container, or a network made of others, is given."""
+        given = [arg.value for arg in made.args]
         holder = self.tree.parent(made)
         for each in holder.targets if isinstance(holder, cst.Assign) else ():
             if isinstance(each.target, (cst.Name, cst.Attribute)):
-                for added in self.origins.additions(each.target):
-                    yield frozenset(self._mentioned(added, set()))
+                given += self.origins.additions(each.target)
+        return tuple(frozenset(self._mentioned(value, set())) for value in given)
 
     # -- what optimizers hold ---------------------------------------------------
 
@@ -389,7 +388,7 @@ class Networks(Analysis):
             for arg in node.args:
                 yield from self._mentioned(arg.value, seen)
             return
-        for child in node.children:
+        for child in self.tree.children(node):
             yield from self._mentioned(child, seen)
 
     def _mentioned_name(self, node: cst.Name | cst.Attribute, seen: set[int]) -> Iterator[Root]:
