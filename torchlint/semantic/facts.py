@@ -194,6 +194,13 @@ class ModuleFacts(Networks):
         self.sizes = Sizes(functions, values, self)
         self.graphs = Graphs(self, self.sizes, loops, loops.steps)
 
+    def may_be_compiled(self, network: cst.BaseExpression) -> bool:
+        """Return whether a network, or a part of it, may be compiled."""
+        return any(
+            isinstance(each.subject, cst.FunctionDef) or self.same(each.subject, network)
+            for each in self.compiled.all
+        )
+
 
 class EvaluationFacts(Evaluations):
     """The evaluations, and the autograd graphs that they record."""

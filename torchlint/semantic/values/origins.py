@@ -33,11 +33,11 @@ class Origin(NamedTuple):
 
 
 class _Addition(NamedTuple):
-    """A value added to a container: at an index, at its end, or item by item."""
+    """A value added to a container: at an index or a key, at its end, or item by item."""
 
     container: cst.BaseExpression
     value: cst.BaseExpression
-    place: cst.Subscript | None = None
+    place: cst.Subscript | str | None = None
     extends: bool = False
 
 
@@ -111,12 +111,19 @@ class Origins(Analysis):
     def _follow_attribute(self, node: cst.Attribute, steps: Steps, search: _Search) -> None:
         bound = self.functions.attribute(node)
         bindings = [each for each in bound if not self.tree.inside(node, each.node)]
-        known = self.names.name(node) is not None if not bindings else False
+        known = self._is_known(node) if not bindings and not steps else False
         if not steps and (known or any(b.how in _ENDS for b in bindings)):
             search.found[id(node)] = node
             return
         self._follow_bindings(bindings, steps, search)
         self._follow_additions(node, steps, search)
+
+    def _is_known(self, node: cst.Attribute) -> bool:
+        """Return whether an attribute is something imported, or a method without decorators."""
+        if self.names.name(node) is not None:
+            return True
+        method = self.functions.definition(node)
+        return isinstance(method, cst.FunctionDef) and not method.decorators
 
     def _follow_bindings(self, bindings: Sequence[Binding], steps: Steps, search: _Search) -> None:
         if not bindings:
@@ -163,8 +170,8 @@ class Origins(Analysis):
         for each in self._additions.get(dotted(node), ()) if steps else ():
             if not self._is_same(each.container, node):
                 continue
-            if each.place is None:
-                self._follow(each.value, steps if each.extends else steps[1:], search)
+            if each.extends:
+                self._follow(each.value, steps, search)
             elif _fits(self._step(each.place), steps[0]):
                 self._follow(each.value, steps[1:], search)
 
@@ -186,9 +193,15 @@ class Origins(Analysis):
     def _adding_calls(self) -> Iterator[_Addition]:
         for call in self.tree.all(cst.Call):
             func = call.func
-            if isinstance(func, cst.Attribute) and func.attr.value in _ADDING and call.args:
+            if not isinstance(func, cst.Attribute) or not call.args:
+                continue
+            if func.attr.value in _ADDING:
                 extends = func.attr.value == "extend"
                 yield _Addition(func.value, call.args[-1].value, extends=extends)
+            elif func.attr.value == "update":
+                for arg in call.args:
+                    key = None if arg.keyword is None else arg.keyword.value
+                    yield _Addition(func.value, arg.value, key, extends=key is None)
 
     def _is_same(self, other: cst.BaseExpression, node: cst.Name | cst.Attribute) -> bool:
         """Return whether two expressions with one path refer to the same variable."""
@@ -200,12 +213,8 @@ class Origins(Analysis):
 
     # -- containers -----------------------------------------------------------
 
-    def _step(self, node: cst.Subscript) -> int | str | None:
-        index = node.slice[0].slice
-        if len(node.slice) != 1 or not isinstance(index, cst.Index):
-            return None
-        literal = self.values.value_of(index.value).literal
-        return literal if type(literal) in (int, str) else None
+    def _step(self, node: cst.Subscript | str | None) -> int | str | None:
+        return self.values.key(node) if isinstance(node, cst.Subscript) else node
 
     def _follow_item(self, node: cst.Subscript, steps: Steps, search: _Search) -> None:
         if isinstance(node.slice[0].slice, cst.Slice):
