@@ -14,7 +14,8 @@ from torchlint.semantic.data.datasets import Datasets, Traits
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.memo import Memo
-from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -265,7 +266,7 @@ class Loaders(Analysis):
                     found.append(node)
 
     def _out_of_sight(self, call: cst.Call) -> bool:
-        last = dotted(call.func).rpartition(".")[2]
+        last = word_of(call)
         if last in _KEEPING or not last[:1].islower():
             return False
         name = self.names.name(call.func) or ""
