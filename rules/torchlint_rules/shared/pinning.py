@@ -169,7 +169,18 @@ def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
     if function is None:
         return False
     returned = script.functions.returns(function)
-    return bool(returned) and all(_is_plain(script, value) for value in returned)
+    return (
+        bool(returned)
+        and all(_is_plain(script, value) for value in returned)
+        and not all(_holds_arrays(script, value) for value in returned)
+    )
+
+
+def _holds_arrays(script: Script, value: cst.BaseExpression) -> bool:
+    """Return whether a batch is seen to hold arrays, which are not pinned, and no tensors."""
+    inside = [script.values.origins.of(value, steps).values for steps in ((None,), (None, None))]
+    kinds = {script.kind(each) for values in inside for each in values}
+    return Kind.NDARRAY in kinds and kinds.isdisjoint(_TENSORS)
 
 
 def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
