@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 
@@ -208,7 +209,13 @@ def _behind_colon(block: cst.BaseSuite) -> cst.BaseSuite:
 
 
 def _by(transformer: type[cst.CSTTransformer]) -> Layout:
-    return lambda text: cst.parse_module(text).visit(transformer()).code
+    return lambda text: _parsed(text).visit(transformer()).code
+
+
+@functools.lru_cache(maxsize=1)
+def _parsed(text: str) -> cst.Module:
+    """Parse a script, which is then written in one layout after the other."""
+    return cst.parse_module(text)
 
 
 def _of_windows(text: str) -> str:

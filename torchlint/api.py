@@ -3,13 +3,13 @@
 from torchlint.edit import Edit, Span
 from torchlint.finding import Finding, Fix, Impact, Note, Safety
 from torchlint.rule import Rule
+from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.data.batching import Layout
 from torchlint.semantic.data.datasets import Trait, Traits
 from torchlint.semantic.data.items import ItemCode, Per
 from torchlint.semantic.data.loaders import Loader
 from torchlint.semantic.data.parts import Part
 from torchlint.semantic.edits.rewrite import Edits
-from torchlint.semantic.loops.engines import Rate
 from torchlint.semantic.loops.frequency import Frequency
 from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation
 from torchlint.semantic.loops.loops import Loop, Role
@@ -21,7 +21,7 @@ from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import Script
 from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
 from torchlint.semantic.training.accumulators import Accumulation, Accumulator
-from torchlint.semantic.training.additions import Adding
+from torchlint.semantic.training.additions import Adding, Addition
 from torchlint.semantic.training.arguments import Setting, TrainerArguments, TrainerCall
 from torchlint.semantic.training.compiled import Compilation, Frame
 from torchlint.semantic.training.escapes import GraphUse
@@ -56,6 +56,7 @@ __all__ = [
     "Accumulator",
     "Act",
     "Adding",
+    "Addition",
     "Ancestry",
     "Array",
     "Attention",

@@ -77,7 +77,7 @@ class TorchlintMagics:
             written(cells), filename=_NAME, select=options.select, ignore=options.ignore or ()
         )
         made = json.loads(fixed.text)["cells"][-1]["source"]
-        print("".join(made))  # noqa: T201
+        print("".join(made).rstrip("\n"))  # noqa: T201
 
 
 def load(shell: Any) -> None:

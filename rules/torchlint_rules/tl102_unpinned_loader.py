@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Impact, Loader, Role, Rule, Script, TrainerArguments
+from torchlint.api import Finding, Fix, Loader, Rule, Script, TrainerArguments
 from torchlint_rules.shared.grouping import joined, maker
 from torchlint_rules.shared.pinning import available, unpinned, unseen
 
@@ -32,9 +32,7 @@ class UnpinnedLoader(Rule):
                 f"twice on its way to the GPU; pass pin_memory={asked}"
             )
             fix = _fix(script, loader, asked)
-            once = loader.is_read_once and not script.loops.of(Role.TRAIN_BATCH)
-            impact: Impact | None = "low" if once else None
-            finding = Finding(self.code, script.span(loader.node), message, fix, impact=impact)
+            finding = Finding(self.code, script.span(loader.node), message, fix)
             yield maker(script, loader.node), finding
 
     def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:

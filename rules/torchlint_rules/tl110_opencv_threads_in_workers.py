@@ -11,12 +11,10 @@ from torchlint.api import (
     Finding,
     Fix,
     How,
-    Impact,
     ItemCode,
     Loader,
     Note,
     Per,
-    Role,
     Rule,
     Script,
     State,
@@ -56,10 +54,8 @@ class OpencvThreadsInWorkers(Rule):
                 "has cores; call `cv2.setNumThreads(0)` once, where the dataset is defined"
             )
             notes = (Note(script.span(loader.node), "the loader with workers"),)
-            once = loader.is_read_once and not script.loops.of(Role.TRAIN_BATCH)
-            impact: Impact | None = "low" if once else None
             fix = _fix(script, call)
-            yield Finding(self.code, script.span(call), message, fix, notes, impact)
+            yield Finding(self.code, script.span(call), message, fix, notes)
 
 
 def _work(script: Script, code: ItemCode) -> cst.Call | None:

@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.api import (
     Accumulation,
     Adding,
+    Addition,
     Finding,
     Fix,
     Grad,
@@ -17,6 +18,7 @@ from torchlint.api import (
     How,
     Impact,
     Kind,
+    Rate,
     Role,
     Rule,
     Script,
@@ -36,14 +38,10 @@ class GraphKeptAlive(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag values that training and evaluation batches add up or store with their graph."""
         for addition in script.readings.accumulations(Role.TRAIN_BATCH):
-            carriers = _carriers(script, addition, _sent)
-            if carriers and not script.readings.accumulators.is_emptied(addition):
-                message = (
-                    f"{_quoted(script, addition.target)} keeps the nodes of the graph of every "
-                    f"batch: host memory grows by tens of kilobytes a batch until the loop ends"
-                )
-                fix = _detached(script, addition, carriers)
-                yield self._finding(script, addition, carriers, message, fix, "low")
+            if not script.readings.accumulators.is_emptied(addition):
+                yield from self._trained(script, addition, "the loop ends")
+        for added in script.readings.accumulators.of_methods(Rate.STEP):
+            yield from self._trained(script, added, "it is emptied")
         for addition, carriers, hidden in _evaluated(script):
             message = (
                 f"{_quoted(script, addition.target)} keeps the graph and all activations of every "
@@ -52,10 +50,23 @@ class GraphKeptAlive(Rule):
             fix = _detached(script, addition, carriers, hidden)
             yield self._finding(script, addition, carriers, message, fix, "high")
 
+    def _trained(
+        self, script: Script, addition: Accumulation | Addition, end: str
+    ) -> Iterator[Finding]:
+        """Yield a finding for an addition of what goes backward in its own batch."""
+        carriers = _carriers(script, addition, _sent)
+        if carriers:
+            message = (
+                f"{_quoted(script, addition.target)} keeps the nodes of the graph of every "
+                f"batch: host memory grows by tens of kilobytes a batch until {end}"
+            )
+            fix = _detached(script, addition, carriers)
+            yield self._finding(script, addition, carriers, message, fix, "low")
+
     def _finding(
         self,
         script: Script,
-        addition: Accumulation,
+        addition: Accumulation | Addition,
         carriers: list[cst.BaseExpression],
         message: str,
         fix: Fix,
@@ -69,7 +80,7 @@ class GraphKeptAlive(Rule):
 
 def _detached(
     script: Script,
-    addition: Accumulation,
+    addition: Accumulation | Addition,
     carriers: list[cst.BaseExpression],
     hidden: bool = False,
 ) -> Fix:
@@ -87,7 +98,7 @@ def _detached(
     return Fix.exact("Detach what is kept", edits)
 
 
-def _value(addition: Accumulation) -> cst.BaseExpression:
+def _value(addition: Accumulation | Addition) -> cst.BaseExpression:
     return addition.values[0]
 
 
@@ -97,7 +108,7 @@ def _quoted(script: Script, node: cst.CSTNode) -> str:
 
 def _carriers(
     script: Script,
-    addition: Accumulation,
+    addition: Accumulation | Addition,
     is_meant: Callable[[Script, cst.BaseExpression], bool],
 ) -> list[cst.BaseExpression]:
     """Return the operands of an addition that carry a graph and that a test accepts."""
@@ -107,7 +118,7 @@ def _carriers(
     return [] if found and _sent_with_others(script, addition) else found
 
 
-def _sent_with_others(script: Script, addition: Accumulation) -> bool:
+def _sent_with_others(script: Script, addition: Accumulation | Addition) -> bool:
     """Return whether `backward()` is called on the collected value itself."""
     target: cst.BaseExpression = addition.target
     while isinstance(target, cst.Subscript):

@@ -24,6 +24,7 @@ _GROWING: Final = re.compile(
 )
 """The metrics that keep what every batch gave them."""
 _MOVES: Final = frozenset("to cuda cpu clone".split())
+_PLACES: Final = (cst.Name, cst.Attribute, cst.Call)
 _LOGS: Final = frozenset({"log", "log_dict"})
 
 
@@ -62,7 +63,7 @@ class MetricComputedEveryStep(Rule):
 
 def _metric(script: Script, node: cst.BaseExpression) -> str:
     """Return the class of torchmetrics that an object is of, empty for any other object."""
-    if not isinstance(node, (cst.Name, cst.Attribute)):
+    if not isinstance(node, (cst.Name, cst.Attribute, cst.Call)):
         return ""
     origin = script.values.origins.of(node)
     names = set()
@@ -83,8 +84,13 @@ def _each_batch(script: Script, node: cst.CSTNode) -> bool:
     if loop is not None:
         return loop.role in (Role.TRAIN_BATCH, Role.EVAL_BATCH) and not script.loops.is_round(loop)
     function = script.scopes.function(node)
-    rate = script.loops.ownership.rate(function) if function is not None else None
-    return rate in (Rate.STEP, Rate.EVALUATION_STEP)
+    if function is None:
+        return False
+    rate = script.loops.ownership.rate(function)
+    if rate is not None:
+        return rate in (Rate.STEP, Rate.EVALUATION_STEP)
+    callers = script.functions.callers(function)
+    return bool(callers) and all(script.answer(_each_batch, call, False) for call in callers)
 
 
 def _is_reset(script: Script, call: cst.Call) -> bool:
@@ -100,10 +106,10 @@ def _is_reset(script: Script, call: cst.Call) -> bool:
 
 def _takes_value(script: Script, metric: cst.BaseExpression) -> bool:
     """Return whether a metric is, or may be, logged with the value of each batch."""
-    code = script.code(metric)
+    made = _made(script, metric)
     for site in script.calls.of_methods(*_LOGS):
         call = site.node
-        given = [arg for arg in call.args if _mentions(script, arg.value, code)]
+        given = [arg for arg in call.args if _mentions(script, arg.value, made)]
         if not given:
             continue
         if site.has_splat:
@@ -118,6 +124,11 @@ def _takes_value(script: Script, metric: cst.BaseExpression) -> bool:
     return False
 
 
-def _mentions(script: Script, node: cst.BaseExpression, code: str) -> bool:
-    nodes = (node, *script.tree.within(node, cst.Name), *script.tree.within(node, cst.Attribute))
-    return any(script.code(each) == code for each in nodes)
+def _mentions(script: Script, node: cst.BaseExpression, made: frozenset[int]) -> bool:
+    """Return whether a part of an expression may be one of the metrics that some calls made."""
+    nodes = (node, *(part for kind in _PLACES for part in script.tree.within(node, kind)))
+    return not all(made.isdisjoint(_made(script, each)) for each in nodes)
+
+
+def _made(script: Script, node: cst.BaseExpression) -> frozenset[int]:
+    return frozenset(id(value) for value in script.values.origins.of(node).values)

@@ -17,6 +17,7 @@ from torchlint.api import (
     Mode,
     Note,
     Part,
+    Rate,
     Role,
     Rule,
     Script,
@@ -25,42 +26,71 @@ from torchlint.api import (
 )
 from torchlint_rules.shared.tokenizers import tokenizer_of
 
-_TEXT: Final = frozenset("ids token tokens".split())
+_TEXT: Final = frozenset("ids token tokens attention".split())
 _SAME: Final = frozenset("to cuda long int float half bfloat16".split())
+_TAKES: Final = frozenset({"pop", "get"})
+_FRAMEWORKS: Final = {"transformers": ("transformers", "trl")}
 _NONE: Final[tuple[Part, ...]] = ()
 
 
 class FrozenEncoderEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every frozen network that a training loop runs on what its loader yields."""
-        for loop in script.loops.of(Role.TRAIN_BATCH):
-            found: dict[str, list[cst.Call]] = {}
-            for call, network in _encoding(script, loop):
-                found.setdefault(script.code(network), []).append(call)
-            for name, calls in found.items():
-                kept = "its outputs"
-                if any(_draws_latents(script, call) for call in calls):
-                    kept = "mean and deviation of its `latent_dist`, which the loop can sample from"
-                message = (
-                    f"`{name}` is frozen and encodes the same data in every epoch: run it once "
-                    f"over the data before the loop, and keep {kept}"
-                )
-                notes = tuple(Note(script.span(each), "and here") for each in calls[1:])
-                yield Finding(self.code, script.span(calls[0]), message, notes=notes)
+        """Flag every frozen network that a training runs on what its loader yields."""
+        found: dict[tuple[cst.CSTNode, str], list[cst.Call]] = {}
+        for call, network in _encoding(script):
+            place = _place(script, call), script.code(network)
+            found.setdefault(place, []).append(call)
+        for (_, name), calls in found.items():
+            kept = "its outputs"
+            if any(_draws_latents(script, call) for call in calls):
+                kept = "mean and deviation of its `latent_dist`, which the loop can sample from"
+            message = (
+                f"`{name}` is frozen and encodes the same data in every epoch: run it once "
+                f"over the data before the training, and keep {kept}"
+            )
+            notes = tuple(Note(script.span(each), "and here") for each in calls[1:])
+            yield Finding(self.code, script.span(calls[0]), message, notes=notes)
 
 
-def _encoding(script: Script, loop: Loop) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
-    """Yield the calls of frozen networks that a loop repeats for the same data."""
-    if not _runs_again(script, loop):
-        return
-    for call in script.tree.within(loop.node.body, cst.Call):
+def _encoding(script: Script) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
+    """Yield the calls of frozen networks that a training repeats for the same data."""
+    for call in script.tree.all(cst.Call):
         network = script.modules.lineage.network(call)
-        if network is None or script.loops.batch_loop(call) is not loop:
-            continue
-        if not _in_every_pass(script, call, loop):
+        if network is None or not _is_repeated(script, call):
             continue
         if _is_frozen(script, call, network) and _gets_the_same(script, call):
             yield call, network
+
+
+def _place(script: Script, node: cst.CSTNode) -> cst.CSTNode:
+    """Return the batch loop around a node, or else the function."""
+    loop = script.loops.batch_loop(node)
+    return loop.node if loop is not None else script.scopes.home(node)
+
+
+def _is_repeated(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether every step of a training that goes over its data again runs a node."""
+    place = _place(script, node)
+    if not _in_every_pass(script, node, place):
+        return False
+    loop = script.loops.batch_loop(node)
+    if loop is not None:
+        return loop.role is Role.TRAIN_BATCH and _runs_again(script, loop)
+    if not isinstance(place, cst.FunctionDef):
+        return False
+    rate = script.loops.ownership.rate(place)
+    if rate is not None:
+        return rate is Rate.STEP and _has_epochs(script, script.loops.owner(node))
+    return any(script.answer(_is_repeated, call, False) for call in script.functions.callers(place))
+
+
+def _has_epochs(script: Script, framework: str) -> bool:
+    """Return whether no trainer of a framework is told to go over the data once."""
+    return not any(
+        each.is_literal(name, 1, 1.0)
+        for each in script.program.trainings.arguments(*_FRAMEWORKS.get(framework, (framework,)))
+        for name in ("max_epochs", "num_train_epochs")
+    )
 
 
 def _draws_latents(script: Script, call: cst.Call) -> bool:
@@ -96,13 +126,13 @@ def _is_once(script: Script, drawn: cst.Call) -> bool:
     return once and script.name(drawn.func) == "builtins.range"
 
 
-def _in_every_pass(script: Script, call: cst.Call, loop: Loop) -> bool:
-    """Return whether no condition decides if a pass of a loop makes a call."""
-    if script.loops.frequency(call) is not Frequency.EVERY_PASS:
+def _in_every_pass(script: Script, node: cst.CSTNode, place: cst.CSTNode) -> bool:
+    """Return whether no condition decides if a pass of a loop, or a function, runs a node."""
+    if script.loops.frequency(node) is not Frequency.EVERY_PASS:
         return False
     return not any(
-        isinstance(outer, (cst.If, cst.IfExp)) and script.tree.inside(outer, loop.node)
-        for outer in script.tree.ancestors(call)
+        isinstance(outer, (cst.If, cst.IfExp)) and script.tree.inside(outer, place)
+        for outer in script.tree.ancestors(node)
     )
 
 
@@ -132,15 +162,38 @@ def _is_loaded(script: Script, network: cst.BaseExpression) -> bool:
 def _gets_the_same(script: Script, call: cst.Call) -> bool:
     """Return whether a call gets what a loader yields, the same in every epoch."""
     given = [arg for arg in call.args if not script.values.value_of(arg.value).is_literal]
-    pieces = [(arg, _pieces(script, arg.value)) for arg in given]
-    return bool(pieces) and all(
-        parts
-        and all(
-            _is_text(script, arg) if _is_unseen(script, part) else not _draws(script, part)
-            for part in parts
-        )
-        for arg, parts in pieces
+    return bool(given) and all(_is_the_same(script, arg) for arg in given)
+
+
+def _is_the_same(script: Script, arg: cst.Arg) -> bool:
+    """Return whether an argument is what a loader yields, the same in every epoch."""
+    parts = _pieces(script, arg.value)
+    if not parts:
+        return _is_text(script, arg) and script.answer(_is_handed, arg.value, False)
+    return all(
+        _is_text(script, arg) if _is_unseen(script, part) else not _draws(script, part)
+        for part in parts
     )
+
+
+def _is_handed(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether an expression is a piece of the batch that a framework gives a method."""
+    inside = receiver_of(node, *_SAME, *_TAKES)
+    if inside is None and isinstance(node, (cst.Attribute, cst.Subscript)):
+        inside = node.value
+    if inside is not None:
+        return script.answer(_is_handed, inside, False)
+    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    return bool(bindings) and all(_holds_batch(script, each) for each in bindings)
+
+
+def _holds_batch(script: Script, binding: Binding) -> bool:
+    if binding.how is How.PARAMETER:
+        function = script.scopes.function(binding.node)
+        rate = script.loops.ownership.rate(function) if function is not None else None
+        return rate is Rate.STEP
+    value = binding.value if binding.how in (How.ASSIGN, How.UNPACKED) else None
+    return value is not None and script.answer(_is_handed, value, False)
 
 
 def _pieces(script: Script, node: cst.BaseExpression) -> tuple[Part, ...]:
@@ -175,7 +228,7 @@ def _bound(binding: Binding) -> cst.BaseExpression | None:
 
 
 def _is_text(script: Script, arg: cst.Arg) -> bool:
-    """Return whether an argument is named like the numbers of a text's tokens."""
+    """Return whether an argument is named like the tokens of a text, or their mask."""
     named = arg.keyword.value if arg.keyword is not None else ""
     return not _TEXT.isdisjoint(script.names.words(f"{named} {script.code(arg.value)}"))
 

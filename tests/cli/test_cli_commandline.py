@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 import pytest
-from harness.scripts import run, write
+from harness.scripts import run_by, write
 
 from torchlint.cli.commandline import Started, started
 from torchlint.harness.plan import Launcher
@@ -102,7 +102,9 @@ def test_a_module_runs_as_with_python_m(project: Path) -> None:
     write(project, "", "pkg/__init__.py")
     rate = write(project, "RATE = 1\n", "pkg/rate.py")
     script = write(project, TEXT, "pkg/train.py")
-    trace = run(script, module="pkg.train", args=("--lr", "1"), texts={str(rate): "RATE = 2\n"})
+    trace = run_by(
+        None, script, module="pkg.train", args=("--lr", "1"), texts={str(rate): "RATE = 2\n"}
+    )
     assert trace.failure is None
-    plain = run(script, args=("--lr", "1"), folder=project / "again")
+    plain = run_by(None, script, args=("--lr", "1"), folder=project / "again")
     assert plain.failure is not None

@@ -28,7 +28,8 @@ Place = tuple[str, str, int]
 
 
 def from_text(text: str) -> list[Place]:
-    found = re.findall(r"^(?:::\w+ .*?::)?([\w.]+):(?:cell \d+:)?(\d+):\d+: (\w+)", text, re.M)
+    mark = r"(?:::\w+ .*?::|##vso.*?])?"
+    found = re.findall(rf"^{mark}([\w.]+):(?:cell \d+:)?(\d+):\d+: (\w+)", text, re.M)
     return [(path, code, int(row)) for path, row, code in found]
 
 
@@ -92,6 +93,11 @@ def from_rdjson(text: str) -> list[Place]:
     ]
 
 
+def from_pylint(text: str) -> list[Place]:
+    found = re.findall(r"^([\w.]+):(\d+): \[(\w+)\] ", text, re.M)
+    return [(path, code, int(row)) for path, row, code in found]
+
+
 READERS: dict[str, Callable[[str], list[Place]]] = {
     "full": from_text,
     "concise": from_text,
@@ -104,8 +110,10 @@ READERS: dict[str, Callable[[str], list[Place]]] = {
     "junit": from_junit,
     "markdown": from_markdown,
     "rdjson": from_rdjson,
+    "azure": from_text,
+    "pylint": from_pylint,
 }
-AT_THE_TOP = {"gitlab", "rdjson", "sarif"}
+AT_THE_TOP = {"gitlab", "pylint", "rdjson", "sarif"}
 """Formats without a word for cells: what is found in a notebook stands at its first line."""
 
 

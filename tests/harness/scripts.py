@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
@@ -37,10 +40,28 @@ def write(folder: Path, text: str, name: str = "train.py") -> Path:
 
 
 def run(script: Path, mode: Mode = "numbers", **options: Any) -> Trace:
-    """Run a script once."""
+    """Run a script once, forked from a process that has imported torch."""
+    return run_by(torch_server(), script, mode, **options)
+
+
+@functools.cache
+def torch_server() -> ForkServer | None:
+    """Return what forks the runs of all tests of this process, where runs can be forked."""
+    if sys.platform != "linux":
+        return None
+    server = ForkServer(
+        ("torch", "torch._dynamo"), process.environment("cpu", Path.home()), verbose=False
+    )
+    atexit.register(server.close)
+    return server
+
+
+def run_by(
+    server: ForkServer | None, script: Path, mode: Mode = "numbers", **options: Any
+) -> Trace:
+    """Run a script once, forked by a server or, without one, in a process that starts."""
     texts: Mapping[str, str] = options.pop("texts", {})
     timeout = options.pop("timeout", 120)
-    server: ForkServer | None = options.pop("server", None)
     folder = options.pop("folder", script.parent / ".torchlint-run")
     task = Task(
         script=str(script),

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from harness.scripts import PLAIN, run, write
+from harness.scripts import PLAIN, run, run_by, write
 
 from torchlint.harness.child.overlay import after_import
 
@@ -47,7 +47,7 @@ def test_a_script_sees_its_own_arguments_path_and_name(tmp_path: Path) -> None:
         raise SystemExit("all as it should be")
         """,
     )
-    trace = run(script, args=("--size", "4"))
+    trace = run_by(None, script, args=("--size", "4"))
     assert trace.failure is not None
     assert trace.failure.message == "it exited: all as it should be"
 
@@ -185,7 +185,7 @@ def test_what_a_script_writes_is_diverted_and_read_back(tmp_path: Path) -> None:
     here = Path.cwd()
     os.chdir(project)
     try:
-        trace = run(script, folder=tmp_path / ".torchlint-run")
+        trace = run_by(None, script, folder=tmp_path / ".torchlint-run")
     finally:
         os.chdir(here)
     assert trace.failure is None
@@ -458,7 +458,7 @@ def test_workers_end_with_the_run(tmp_path: Path) -> None:
     here = Path.cwd()
     os.chdir(tmp_path)
     try:
-        trace = run(script, args=("fork",))
+        trace = run_by(None, script, args=("fork",))
     finally:
         os.chdir(here)
     pids = [int(path.rpartition("-")[2]) for path in trace.diverted]

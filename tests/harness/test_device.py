@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from harness.pretend.build import library, unfit
-from harness.scripts import run, write
+from harness.scripts import run_by, write
 
 from torchlint.finding import Safety
 from torchlint.harness.judging.assessment import syncs_per_step
@@ -137,7 +137,7 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Look]:
             text = text.replace(word, str(value))
         folder = home / str(next(number))
         folder.mkdir()
-        trace = run(write(folder, text), mode, steps=12, warmup=4, server=server)
+        trace = run_by(server, write(folder, text), mode, steps=12, warmup=4)
         lines = (folder / ".torchlint-run/stdout").read_text(encoding="utf-8").splitlines()
         script = (folder / "train.py").read_text(encoding="utf-8").splitlines()
         return Seen(trace, [Told(*json.loads(line)) for line in lines], script)

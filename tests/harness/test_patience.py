@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from harness.scripts import PLAIN, run, write
+from harness.scripts import PLAIN, run_by, write
 
 from torchlint.harness.runs import forkserver, process
 from torchlint.harness.runs.forkserver import ForkServer, ServerGoneError
@@ -57,7 +57,7 @@ def test_a_run_that_nothing_ends_is_told_as_a_device_that_hangs(
 
     monkeypatch.setattr(process, "start", lambda *order: stuck)
     monkeypatch.setattr(process, "_signal", lambda group, number: False)
-    trace = run(write(tmp_path, PLAIN), timeout=0.1, server=Server() if forked else None)
+    trace = run_by(cast(Any, Server()) if forked else None, write(tmp_path, PLAIN), timeout=0.1)
     assert trace.failure is not None
     assert trace.failure.message.startswith("the device hangs")
     assert len(closed) == forked

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.scripts import PLAIN, run, write
+from harness.scripts import PLAIN, run_by, write
 
 from torchlint.finding import Safety
 from torchlint.harness.judging.assessment import Evidence, assess
@@ -128,7 +128,7 @@ def test_a_machine_is_busy_where_others_leave_no_processor_free(
 
 def test_a_run_counts_its_work_and_that_of_its_workers(tmp_path: Path) -> None:
     text = PLAIN.replace("x = torch.randn(8, 4)", "x = sum(torch.randn(8, 4) for _ in range(999))")
-    trace = run(write(tmp_path, text), "time")
+    trace = run_by(None, write(tmp_path, text), "time")
     assert len(trace.work) == len(trace.durations) == 6
     assert all(0 < work < 4 * time for work, time in zip(trace.work, trace.durations, strict=True))
     assert trace.threads > 0

@@ -69,7 +69,7 @@ def test_fix_prints_the_new_cell_and_runs_nothing(
     shell: Shell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell.cell(f"%%torchlint fix --select perf\n{SLOW}")
-    assert capsys.readouterr().out == "x = 1\n\n"
+    assert capsys.readouterr().out == "x = 1\n"
     assert shell.ran == []
     shell.cell("%torchlint")
     assert capsys.readouterr().out == "torchlint: nothing found\n"

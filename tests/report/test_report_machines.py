@@ -130,9 +130,19 @@ def test_all_formats_give_the_same_findings() -> None:
     assert from_grouped(report) == expected
     assert from_junit(report) == expected
     assert from_gitlab(report) == [(path, code, row, said) for path, code, row, _, said in expected]
-    apart = {"markdown", "rdjson", "json", "json-lines", "sarif", "grouped", "junit", "gitlab"}
-    for form in set(FORMATS) - apart:
+    for form in ("full", "concise", "github"):
         assert from_lines(report, form) == expected, form
+
+
+def test_azure_and_pylint_have_the_form_of_ruff() -> None:
+    report = report_of(path="a;b]%.py", findings=sample_findings(SCRIPT)[2:3])
+    message = sample_findings(SCRIPT)[2].message
+    place, command = Path.cwd() / "a%3Bb%5D%AZP25.py", render(report, PLAIN, "azure")
+    row, column = report.entries[0].start
+    head = f"sourcepath={place};linenumber={row};columnnumber={column};code=TL201;]a;b]%AZP25.py"
+    assert command.startswith(f"##vso[task.logissue type=error;{head}")
+    assert command.endswith(f": {message}\n")
+    assert render(report, PLAIN, "pylint") == f"a;b]%.py:{row}: [TL201] {message}\n"
 
 
 def test_json_has_the_fields_of_ruff_and_our_own(snapshot: SnapshotAssertion) -> None:
@@ -397,5 +407,5 @@ def test_a_note_about_another_file_is_in_every_format() -> None:
         "artifactLocation": {"uri": "run.py"},
         "region": {"startLine": 88},
     }
-    for form in ("github", "gitlab", "junit", "markdown", "rdjson"):
+    for form in ("azure", "github", "gitlab", "pylint", "junit", "markdown", "rdjson"):
         assert "; the loop that calls it (run.py:88)" in told[form]

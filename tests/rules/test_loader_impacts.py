@@ -1,4 +1,4 @@
-"""How much findings about loaders matter: in training, and where a loader is read once."""
+"""How much findings about loaders matter: in training, and in a script without one."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from editor import Editor
 from lsprotocol import types
+from server_documents import Pages
 
 FIRST = "import torch\n%matplotlib inline\n"
 SLOW = "torch.autograd.set_detect_anomaly(True)"
@@ -26,65 +26,6 @@ criterion = torch.nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 loader = torch.utils.data.DataLoader(data, batch_size=8)"""
 ALL = types.Range(types.Position(0, 0), types.Position(99, 0))
-
-
-class Pages:
-    """A notebook that the editor has open."""
-
-    def __init__(self, editor: Editor, path: Path) -> None:
-        self.editor = editor
-        self.uri = path.as_uri()
-
-    def cell(self, number: int) -> str:
-        return f"vscode-notebook-cell:{self.uri.removeprefix('file:')}#{number}"
-
-    def open(self, *texts: str, languages: Sequence[str] = ()) -> None:
-        words = [*languages, *["python"] * (len(texts) - len(languages))]
-        cells = [self._cell(number) for number in range(len(texts))]
-        items = [
-            types.TextDocumentItem(self.cell(number), word, 1, text)
-            for number, (text, word) in enumerate(zip(texts, words, strict=True))
-        ]
-        notebook = types.NotebookDocument(self.uri, "jupyter-notebook", 1, cells)
-        params = types.DidOpenNotebookDocumentParams(notebook, items)
-        self.editor.call(self.editor.client.notebook_document_did_open, params)
-
-    def change(self, change: types.NotebookDocumentCellChanges) -> None:
-        document = types.VersionedNotebookDocumentIdentifier(2, self.uri)
-        params = types.DidChangeNotebookDocumentParams(
-            document, types.NotebookDocumentChangeEvent(cells=change)
-        )
-        self.editor.call(self.editor.client.notebook_document_did_change, params)
-
-    def type(self, number: int, place: types.Range | None, text: str, version: int = 2) -> None:
-        """Replace a range of a cell, or all of it."""
-        change: types.TextDocumentContentChangeEvent = (
-            types.TextDocumentContentChangeWholeDocument(text)
-            if place is None
-            else types.TextDocumentContentChangePartial(place, text)
-        )
-        document = types.VersionedTextDocumentIdentifier(version, self.cell(number))
-        content = types.NotebookDocumentCellContentChanges(document, [change])
-        self.change(types.NotebookDocumentCellChanges(text_content=[content]))
-
-    def remove(self, number: int) -> None:
-        gone = types.TextDocumentIdentifier(self.cell(number))
-        array = types.NotebookCellArrayChange(number, 1)
-        structure = types.NotebookDocumentCellChangeStructure(array, did_close=[gone])
-        self.change(types.NotebookDocumentCellChanges(structure=structure))
-
-    def close(self, cells: int) -> None:
-        gone = [types.TextDocumentIdentifier(self.cell(number)) for number in range(cells)]
-        params = types.DidCloseNotebookDocumentParams(
-            types.NotebookDocumentIdentifier(self.uri), gone
-        )
-        self.editor.call(self.editor.client.notebook_document_did_close, params)
-
-    def codes(self, number: int) -> list[object]:
-        return [each.code for each in self.editor.diagnostics(self.cell(number)).diagnostics]
-
-    def _cell(self, number: int) -> types.NotebookCell:
-        return types.NotebookCell(types.NotebookCellKind.Code, self.cell(number))
 
 
 @pytest.fixture

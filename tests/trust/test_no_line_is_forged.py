@@ -17,7 +17,7 @@ SCRIPT = """import torch
 model = torch.nn.Linear(2048, 2048).cuda()
 optimizer = torch.optim.Adam(model.parameters())
 """
-TEXT_FORMATS = ("full", "concise", "grouped", "github")
+TEXT_FORMATS = ("full", "concise", "grouped", "github", "azure", "pylint")
 
 
 @pytest.fixture

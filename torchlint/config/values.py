@@ -35,6 +35,8 @@ FORMATS: Final = (
     "junit",
     "markdown",
     "rdjson",
+    "azure",
+    "pylint",
 )
 """The values of `output-format`."""
 COLORS: Final = ("auto", "always", "never")

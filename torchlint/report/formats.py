@@ -20,6 +20,8 @@ _OF_A_FILE: Final[Mapping[str, str]] = {
     "json": "torchlint.report.ruffjson:as_json",
     "json-lines": "torchlint.report.ruffjson:as_json_lines",
     "github": "torchlint.report.github:github",
+    "azure": "torchlint.report.azure:azure",
+    "pylint": "torchlint.report.lists:pylint",
 }
 """The formats in which what is said of a file does not depend on any other."""
 _OF_ALL: Final[Mapping[str, str]] = {
@@ -39,7 +41,7 @@ _STATISTICS: Final[Mapping[str, str]] = {
 
 TEXT: Final = frozenset({"full", "concise", "grouped"})
 """The formats for people: only these have colours and a last line."""
-BRIEF: Final = TEXT | {"github", "junit"}
+BRIEF: Final = TEXT | {"github", "azure", "pylint", "junit"}
 """The formats that say nothing of a rule but its code and name."""
 FOLDING: Final = frozenset({"full", "concise"})
 """The formats in which findings of low impact are only counted beside others."""

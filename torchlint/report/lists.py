@@ -30,6 +30,15 @@ def grouped(entries: Sequence[Entry], paint: Paint) -> str:
     return "".join(lines)
 
 
+def pylint(entries: Sequence[Entry], paint: Paint) -> str:
+    """Return a line per finding of a file, in the form of Pylint's `parseable` report."""
+    return "".join(
+        f"{printable(entry.path)}:{entry.in_file[0].row}: [{entry.finding.code}] "
+        f"{printable(entry.message_in_file + entry.remarks)}\n"
+        for entry in entries
+    )
+
+
 def _in_columns(entry: Entry, paint: Paint, indent: int) -> list[str]:
     """Return a finding on one line, with the message below it where the terminal is too narrow."""
     message, grade = printable(entry.message), _grade(entry, paint)

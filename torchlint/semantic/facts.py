@@ -10,6 +10,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.hooks import Hooks
 from torchlint.semantic.data.batches import Batches
 from torchlint.semantic.data.batching import Batching
 from torchlint.semantic.data.datasets import Datasets
@@ -72,6 +73,7 @@ from torchlint.semantic.values.dtypes import Dtypes
 from torchlint.semantic.values.gradient import Gradients
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.losses import Losses
 from torchlint.semantic.values.options import Options
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.placement import Placement
@@ -92,10 +94,11 @@ class ValueFacts(Values):
         super().__init__(functions)
         self.iteration = Iteration(functions.names, functions.scopes)
         self.origins = Origins(functions, self, self.iteration)
-        self.kinds = Kinds(functions, self.iteration, self.origins)
+        self.hooks = Hooks(functions)
+        self.losses = Losses(functions, self.hooks)
+        self.kinds = Kinds(functions, self.iteration, self.origins, self.losses)
         self.kind = self.kinds.kind
         """Return the kind of an expression."""
-        self.losses = self.kinds.losses
         self.gradients = Gradients(functions, self)
         self.dtypes = Dtypes(self.kinds)
         self.placement = Placement(functions, self.kinds, self.iteration)
@@ -118,7 +121,7 @@ class LoopFacts(Loops):
         functions, kinds = values.functions, values.kinds
         super().__init__(functions, kinds, values.iteration, values.gradients)
         self.devices = devices
-        self.ownership = Ownership(functions, values)
+        self.ownership = Ownership(functions, values, values.hooks)
         self.step_functions = StepFunctions(functions, self, self.ownership)
         self.frequencies = Frequencies(functions, kinds, self, self.ownership, self.step_functions)
         self.repetition = Repetition(functions, self.frequencies, self)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -87,10 +87,35 @@ async def _diagnostic(
     found = await ls.pulled(params.text_document.uri)
     if found is None and params.previous_result_id is not None:
         return types.RelatedUnchangedDocumentDiagnosticReport(params.previous_result_id)
-    name = blake2b(repr(found).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    name = _result_id(found)
     if name == params.previous_result_id:
         return types.RelatedUnchangedDocumentDiagnosticReport(name)
     return types.RelatedFullDocumentDiagnosticReport(found or [], result_id=name)
+
+
+async def _workspace_diagnostic(
+    ls: Session, params: types.WorkspaceDiagnosticParams
+) -> types.WorkspaceDiagnosticReport:
+    """Answer at once what the editor does not know, else when something may have changed."""
+    before = {each.uri: each.value for each in params.previous_result_ids}
+    if before:
+        await ls.news.wait()
+    ls.news.clear()
+    reports: list[types.WorkspaceDocumentDiagnosticReport] = []
+    async for uri, version, found in ls.everywhere():
+        name = _result_id(found)
+        if before.pop(uri, None) == name:
+            reports.append(types.WorkspaceUnchangedDocumentDiagnosticReport(uri, name, version))
+        else:
+            reports.append(
+                types.WorkspaceFullDocumentDiagnosticReport(uri, found, version, result_id=name)
+            )
+    reports += [types.WorkspaceFullDocumentDiagnosticReport(uri, []) for uri in before]
+    return types.WorkspaceDiagnosticReport(reports)
+
+
+def _result_id(found: Sequence[types.Diagnostic] | None) -> str:
+    return blake2b(repr(found).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 async def _code_actions(
@@ -200,8 +225,9 @@ _HANDLERS: Final[dict[str, tuple[Callable[..., Any], Any]]] = {
     types.NOTEBOOK_DOCUMENT_DID_CLOSE: (_notebook_closed, None),
     types.TEXT_DOCUMENT_DIAGNOSTIC: (
         _diagnostic,
-        types.DiagnosticOptions(inter_file_dependencies=True, workspace_diagnostics=False),
+        types.DiagnosticOptions(inter_file_dependencies=True, workspace_diagnostics=True),
     ),
+    types.WORKSPACE_DIAGNOSTIC: (_workspace_diagnostic, None),
     types.TEXT_DOCUMENT_CODE_ACTION: (
         _code_actions,
         types.CodeActionOptions([types.CodeActionKind.QuickFix, FIX_ALL], resolve_provider=True),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -20,6 +20,7 @@ from torchlint.engine.programs import Programs
 from torchlint.registry import Registry
 from torchlint.server.checked import Checked, checked, unchecked
 from torchlint.server.diagnostics import NAME, diagnostics
+from torchlint.server.disk import scripts_in, stamp_of, subject_of
 from torchlint.server.notebooks import Notebooks
 from torchlint.server.positions import Positions
 from torchlint.server.preferences import Preferences
@@ -59,6 +60,10 @@ class Session(LanguageServer):
         self._known: dict[str, Checked] = {}
         self._pulled: dict[str, Checked] = {}
         """What an editor that asks for diagnostics has been answered last."""
+        self._on_disk: dict[Path, tuple[tuple[int, ...], Checked]] = {}
+        """The results for files that are not open, with what they were made from."""
+        self.news = asyncio.Event()
+        """Set when the findings of some file may have changed."""
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._looking: set[asyncio.Task[None]] = set()
         """The searches for documents to publish again."""
@@ -96,6 +101,7 @@ class Session(LanguageServer):
         if waiting is not None:
             waiting.cancel()
         self._refreshing[uri] = asyncio.create_task(self._published(uri, delay))
+        self.news.set()
 
     def reread(self, uri: str) -> None:
         """Publish the findings of a document with the settings from its files."""
@@ -108,6 +114,7 @@ class Session(LanguageServer):
         """Publish the open documents for which modules on the disk have changed."""
         self._worker.submit(self.programs.refresh)
         self._refresh_stale()
+        self.news.set()
 
     def refresh_all(self) -> None:
         """Publish all open documents again, after settings changed."""
@@ -118,6 +125,7 @@ class Session(LanguageServer):
         scripts = [uri for uri in documents if self.notebooks.subject(uri) is None]
         for uri in (*scripts, *self.notebooks.uris()):
             self.refresh(uri)
+        self.news.set()
 
     def clear(self, uris: Iterable[str]) -> None:
         """Clear the findings of documents in the editor."""
@@ -132,6 +140,7 @@ class Session(LanguageServer):
         self._known.pop(uri, None)
         self._pulled.pop(uri, None)
         self.clear(documents)
+        self.news.set()
         path = to_fs_path(uri)
         if path is not None:
             self._worker.submit(self.programs.change, path, None)
@@ -173,22 +182,53 @@ class Session(LanguageServer):
             self.say(f"internal error: {type(error).__name__}: {error} (please report it)")
 
     async def pulled(self, uri: str) -> list[types.Diagnostic] | None:
-        """Return the diagnostics of a script, None if it is closed or changed meanwhile.
+        """Return the diagnostics of a script or cell, None if it is closed or changed meanwhile.
 
-        Those of notebooks are always published: VS Code does not ask for cells.
+        Those of a notebook are published until the editor asks for a cell: VS Code never does.
         """
         known = await self.current(uri)
-        if known is None or known.subject.is_notebook:
+        if known is None:
             return None
-        self._pulled[uri] = known
-        (found,) = await self.off_the_loop(diagnostics, known, self.positions(known))
-        return list(found.diagnostics)
+        subject = known.subject
+        if subject.is_notebook and subject.uri not in self._pulled:
+            self.clear(document.uri for document in subject.documents)
+        self._pulled[subject.uri] = known
+        return await self._diagnostics(known, subject.cell(uri))
+
+    async def everywhere(self) -> AsyncIterator[tuple[str, int | None, list[types.Diagnostic]]]:
+        """Yield URI, version and diagnostics of each script of the workspace, open or not."""
+        folders = [Path(each) for each in map(to_fs_path, self.workspace.folders) if each]
+        for path in await self.off_the_loop(scripts_in, folders, self.preferences.settings):
+            uri = path.as_uri()
+            is_open = self._subject(uri) is not None
+            known = await (self.current(uri) if is_open else self._read(path))
+            if known is not None:
+                yield uri, known.subject.versions[0], await self._diagnostics(known)
+
+    async def _read(self, path: Path) -> Checked | None:
+        """Return the results for a file as it is on the disk, None if it cannot be read."""
+        made_from = (self._round, *stamp_of(path))
+        before, known = self._on_disk.get(path, (None, None))
+        if known is not None and before == made_from:
+            if not await self.off_the_loop(known.is_stale):
+                return known
+        subject = await self.off_the_loop(subject_of, path)
+        if subject is None:
+            return None
+        known = await self._checked(subject)
+        self._on_disk[path] = (made_from, known)
+        return known
+
+    async def _diagnostics(self, known: Checked, cell: int | None = None) -> list[types.Diagnostic]:
+        """Return the diagnostics of a script, or of one cell of a notebook."""
+        found = await self.off_the_loop(diagnostics, known, self.positions(known))
+        return list(found[0 if cell is None else cell - 1].diagnostics)
 
     async def _show(self, known: Checked) -> None:
         """Publish findings; an editor that asks for them is told to ask, if they are news."""
         editor, subject = self.client_capabilities, known.subject
         asks = editor.text_document and editor.text_document.diagnostic
-        if asks and not subject.is_notebook:
+        if asks and (subject.uri in self._pulled or not subject.is_notebook):
             told = editor.workspace and editor.workspace.diagnostics
             if told and told.refresh_support and self._pulled.get(subject.uri) is not known:
                 await self.workspace_diagnostic_refresh_async(None)

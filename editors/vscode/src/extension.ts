@@ -176,6 +176,10 @@ class Torchlint implements vscode.Disposable, vscode.TextDocumentContentProvider
         revealOutputChannelOn: RevealOutputChannelOn.Never,
         synchronize: { configurationSection: SECTION },
         middleware: {
+          provideWorkspaceDiagnostics: (known, token, report, next) =>
+            vscode.workspace.getConfiguration(SECTION).get("diagnosticMode") === "workspace"
+              ? next(known, token, report)
+              : { items: [] },
           workspace: {
             configuration: async (params, token, next) => {
               const answer = await next(params, token);

@@ -6,8 +6,8 @@ import { pathToFileURL, fileURLToPath } from "node:url";
 type Listener = (event: unknown) => unknown;
 
 class Disposable {
-  static from(): Disposable {
-    return new Disposable();
+  static from(...all: { dispose(): unknown }[]): Disposable {
+    return new Disposable(() => all.forEach((each) => each.dispose()));
   }
 
   constructor(private readonly ended: () => unknown = () => undefined) {}

@@ -101,7 +101,9 @@ def _needed(
     if reading.form is not Form.NUMBER and accumulation.adding is not Adding.SUM:
         if named_large(script, reading.tensor, accumulation.target):
             return True
-    return script.kind(reading.tensor) is not Kind.LOSS and drives_environment(script, loop)
+    if script.kind(reading.tensor) is Kind.LOSS:
+        return False
+    return script.loops.environments.are_stepped_in(loop)
 
 
 def _is_handed_off(script: Script, accumulation: Accumulation) -> bool:
@@ -148,17 +150,3 @@ def _root(node: cst.BaseExpression) -> str:
     while isinstance(node, (cst.Attribute, cst.Subscript, cst.Call)):
         node = node.func if isinstance(node, cst.Call) else node.value
     return node.value if isinstance(node, cst.Name) else ""
-
-
-def drives_environment(script: Script, loop: cst.CSTNode) -> bool:
-    """Return whether a loop steps an environment, which needs the action on the host."""
-    return bool(script.tree.among(script.once(_actions), loop))
-
-
-def _actions(script: Script) -> list[cst.Call]:
-    """Return the calls that step an environment."""
-    return [
-        site.node
-        for site in script.calls.of_methods("step")
-        if "env" in script.code(site.receiver).lower()
-    ]

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Script, method_of
+from torchlint.api import Finding, Frequency, Script, method_of
 
 _AVERAGES: Final = (
     "ignite.metrics.RunningAverage",
@@ -59,7 +59,7 @@ def _reads_outputs(script: Script) -> bool:
 
 
 def _is_read(script: Script, event: cst.Attribute) -> bool:
-    """Return whether the handler of an event may read the output of the engine."""
+    """Return whether the handler of an event may read the output of the engine each time."""
     arg = script.tree.parent(event)
     call = script.tree.parent(arg) if arg is not None else None
     handlers: list[cst.CSTNode | None] = []
@@ -75,7 +75,9 @@ def _is_read(script: Script, event: cst.Attribute) -> bool:
     return not handlers or any(
         not isinstance(handler, cst.FunctionDef)
         or any(
-            node.attr.value in _OUTPUTS for node in script.tree.within(handler.body, cst.Attribute)
+            node.attr.value in _OUTPUTS
+            and script.loops.frequency(node, handler) is Frequency.EVERY_PASS
+            for node in script.tree.within(handler.body, cst.Attribute)
         )
         for handler in handlers
     )

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Frequency, Kind, Loop, Role, Script
-from torchlint_rules.shared.deferrable import drives_environment
 from torchlint_rules.shared.loggedvalues import Shown, shown
 
 _METHODS: Final = frozenset(
@@ -100,7 +99,7 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
 def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
     """Return whether a line reports a finished episode instead of every step."""
     tested = any(True for _ in script.tree.tests_around(line))
-    return tested and drives_environment(script, loop.node)
+    return tested and script.loops.environments.are_stepped_in(loop.node)
 
 
 def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:

@@ -57,10 +57,13 @@ def _unpinned(script: Script) -> list[Loader]:
 def _moves(script: Script, loader: Loader) -> bool:
     """Return whether a loop, or a framework, moves a loader's batches to a device.
 
-    Tensors in memory are rows too small to count, unless a loop in view moves them.
+    A framework moves those of the loaders that it gets, not those of a loop in view. Tensors in
+    memory are rows too small to count, unless a loop in view moves them.
     """
     if script.program.devices.framework == "none":
         return not loader.takes_one_batch and script.loaders.batches.are_moved(loader.node)
+    if loader.passes and not loader.escapes:
+        return script.loaders.batches.are_moved(loader.node)
     dataset = loader.dataset
     values = script.values.origins.of(dataset).values if dataset is not None else ()
     if not any(isinstance(each, cst.Call) and script.name(each.func) == _ROWS for each in values):

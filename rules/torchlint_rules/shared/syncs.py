@@ -28,7 +28,6 @@ from torchlint.api import (
 from torchlint_rules.shared.deferrable import (
     DeferrableSum,
     deferrable_sums,
-    drives_environment,
     is_shown,
     named_large,
 )
@@ -160,7 +159,7 @@ def _indirect(script: Script, role: Role) -> Iterator[Wait]:
         if not is_shown(script, wait.reading):
             continue
         is_loss = script.kind(wait.reading.tensor) is Kind.LOSS
-        if not is_loss and drives_environment(script, wait.loop.node):
+        if not is_loss and script.loops.environments.are_stepped_in(wait.loop.node):
             continue
         if _walks_entries(script, wait):
             continue

@@ -11,6 +11,7 @@ from torchlint.api import (
     Edits,
     Finding,
     Fix,
+    Impact,
     Loader,
     Option,
     Rule,
@@ -24,10 +25,8 @@ from torchlint_rules.tl101_loader_without_workers.trainerdata import TrainerData
 from torchlint_rules.tl101_loader_without_workers.workers import (
     GUARD,
     doubt,
-    impact_of,
     in_shell,
     is_explained,
-    is_read_once,
     keeps_on_device,
     runs_unguarded,
 )
@@ -80,7 +79,7 @@ class LoaderWithoutWorkers(Rule):
                 )
                 continue
             message, fix = self._advice(script, loader, traits)
-            impact = "low" if _is_configured(script, loader) else impact_of(script, loader)
+            impact: Impact | None = "low" if _is_configured(script, loader) else None
             yield (
                 maker(script, loader.node),
                 Finding(self.code, script.span(loader.node), message, fix, impact=impact),
@@ -106,7 +105,8 @@ class LoaderWithoutWorkers(Rule):
             "is loaded; pass num_workers"
         )
         if not script.source.is_notebook and runs_unguarded(script, loader):
-            code = "this code" if is_read_once(script, loader) else "the training"
+            once = script.program.purpose.is_one_off(script.span(loader.node))
+            code = "this code" if once else "the training"
             return f"{message} and put {code} behind {GUARD}, which workers need", None
         given = loader.given(_WORKERS)
         absent = loader.workers.state is State.ABSENT

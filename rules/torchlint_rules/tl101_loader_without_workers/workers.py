@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Impact, Loader, Role, Script, Trait, Traits
+from torchlint.api import Loader, Script, Trait, Traits
 
 _REASON: Final = re.compile(
     r"\b(?:windows|mac(?:os)?|mps|jupyter|notebook|debug\w*|pdb|fork\w*|spawn\w*|pickl\w*|lmdb|h5py|hdf5|"
@@ -67,27 +67,6 @@ def _unseen(script: Script, dataset: cst.BaseExpression | None, traits: Traits) 
     if not found and Trait.UNSEEN in traits:
         found = f"`{' '.join(traits[Trait.UNSEEN].split())}`"
     return found
-
-
-def is_read_once(script: Script, loader: Loader) -> bool:
-    """Return whether a script without training reads a loader once: an evaluation, a conversion."""
-    return loader.is_read_once and not script.loops.of(Role.TRAIN_BATCH)
-
-
-def impact_of(script: Script, loader: Loader) -> Impact | None:
-    """Return how much workers gain where nothing trains, None for the impact of the rule.
-
-    Beside the seconds in which a network generates, loading a batch takes no time.
-    """
-    if not is_read_once(script, loader):
-        return None
-    generates = any(
-        script.calls.at(call).method == "generate"
-        for place in loader.passes
-        if isinstance(place, cst.For)
-        for call in script.tree.within(place.body, cst.Call)
-    )
-    return "low" if generates else "medium"
 
 
 def in_shell(script: Script) -> bool:

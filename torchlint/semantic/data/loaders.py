@@ -29,6 +29,7 @@ _KEEPING: Final = frozenset("prepare append insert update setdefault info debug 
 _SERVED: Final = re.compile(
     r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*Lightning(?:Data)?Module"
 )
+_STEP: Final = "training_step"
 _HOOKS: Final = ("train_dataloader", "val_dataloader")
 _TRAINER: Final = re.compile(r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*Trainer")
 _RELOADING: Final = ("reload_dataloaders_every_n_epochs", "reload_dataloaders_every_epoch")
@@ -122,11 +123,6 @@ class Loader(CallSite):
     def repeated(self) -> list[cst.CSTNode]:
         """The places that start a pass over the same loader again and again."""
         return self._loaders.repeated(self.node)
-
-    @property
-    def is_read_once(self) -> bool:
-        """Whether the loader is read outside of training, not in each epoch, and only in view."""
-        return self._loaders.is_read_once(self.node)
 
     @property
     def takes_one_batch(self) -> bool:
@@ -354,26 +350,6 @@ class Loaders(Analysis):
     def _is_next(self, call: cst.Call) -> bool:
         return self.names.name(call.func) == "builtins.next"
 
-    def is_read_once(self, call: cst.Call) -> bool:
-        """Return whether all passes over a loader are in view, and none trains or is repeated."""
-        places = self.passes(call)
-        if not places or self.receivers(call) or self.repeated(call):
-            return False
-        return not any(self._trains(place) or self._is_called_unseen(place) for place in places)
-
-    def _trains(self, place: cst.CSTNode) -> bool:
-        """Return whether a pass over a loader is, or stands in, a loop that trains."""
-        around = [loop.role for loop in self.loops.around(place)]
-        if isinstance(place, cst.For):
-            around.append(self.loops.loop(place).role)
-        return Role.TRAIN_BATCH in around
-
-    def _is_called_unseen(self, place: cst.CSTNode) -> bool:
-        function = self.scopes.function(place)
-        return function is not None and (
-            self.functions.escapes(function) or not self.functions.callers(function)
-        )
-
     # -- repeated passes ------------------------------------------------------------
 
     def repeated(self, call: cst.Call) -> list[cst.CSTNode]:
@@ -412,12 +388,34 @@ class Loaders(Analysis):
         known = [each for each in trainers if id(each.node) in fitting] or trainers
         return bool(known) and all(map(_takes_new_loaders, known))
 
-    def _fitting(self, owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
-        """Yield the objects that fit an instance of a class."""
+    def fitting(self, function: cst.FunctionDef) -> Iterator[cst.BaseExpression]:
+        """Yield the loaders from which Lightning takes the batches of a `training_step`."""
+        owner = self.scopes.class_of(function)
+        if owner is None or function.name.value != _STEP:
+            return
+        for call in self._fits(owner):
+            given = self.values.argument_node(call, _HOOKS[0] + "s", 1)
+            given = given or self.values.argument_node(call, "datamodule")
+            source = given.value if given is not None else None
+            holder = owner if source is None else self.functions.instance_of(source)
+            hook = self.functions.method(holder, _HOOKS[0]) if holder is not None else None
+            if hook is not None:
+                yield from self.functions.returns(hook)
+            elif source is not None:
+                yield source
+
+    def _fits(self, owner: cst.ClassDef) -> Iterator[cst.Call]:
+        """Yield the calls that fit an instance of a class."""
         for call in self.tree.all(cst.Call):
             if isinstance(call.func, cst.Attribute) and call.func.attr.value == "fit":
                 if any(self.functions.instance_of(arg.value) is owner for arg in call.args):
-                    yield from self.origins.of(call.func.value).values
+                    yield call
+
+    def _fitting(self, owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
+        """Yield the objects that fit an instance of a class."""
+        for call in self._fits(owner):
+            assert isinstance(call.func, cst.Attribute)
+            yield from self.origins.of(call.func.value).values
 
     def _drawn(self, place: cst.CSTNode, made: cst.Call) -> cst.BaseExpression | None:
         """Return the expression for the loader at a place that draws from it."""

@@ -142,7 +142,20 @@ class Parts(Analysis):
             return self._of_mapped(owner, parameters.params.index(node), steps, depth)
         if node.star == "*" and isinstance(owner, cst.FunctionDef):
             return self._of_rest(owner, steps, depth)
-        return self._of_all(self.functions.given(node), steps, depth)
+        given = self.functions.given(node)
+        if not given and isinstance(owner, cst.FunctionDef) and node.name.value != "self":
+            return self._of_all_loaders(owner, steps)
+        return self._of_all(given, steps, depth)
+
+    def _of_all_loaders(self, function: cst.FunctionDef, steps: Steps) -> list[Part] | None:
+        """Follow the batch that Lightning gives a training step to the loaders of its trainer."""
+        found: list[Part] = []
+        for source in self.loaders.fitting(function):
+            parts = self._handed_out(source, steps, function)
+            if parts is None:
+                return None
+            found += parts
+        return found or None
 
     def _of_mapped(
         self, function: cst.Lambda, position: int, steps: Steps, depth: int

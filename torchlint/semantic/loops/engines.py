@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from enum import Enum, auto
 from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
-
-
-class Rate(Enum):
-    """How often a framework calls a method."""
-
-    ONCE = auto()
-    EPOCH = auto()
-    EVALUATION_STEP = auto()
-    STEP = auto()
-
+from torchlint.semantic.calls.hooks import Rate
 
 _ENGINE: Final = re.compile(r"ignite\.engine\.(?:engine\.)?Engine")
 _EVENT: Final = re.compile(r"ignite\.engine\.(?:events\.)?Events\.(\w+)")

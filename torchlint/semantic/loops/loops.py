@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.loops.environments import Environments
 from torchlint.semantic.loops.feeding import Feeding
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.words import words
@@ -74,6 +75,7 @@ class Loops(Analysis):
         super().__init__(functions)
         self.kinds = kinds
         self.iteration = iteration
+        self.environments = Environments(functions)
         self.feeding = Feeding(functions, iteration, gradients, self._runs)
         self._steps: dict[cst.Call, bool] = {}
         trail = self.names.trail

@@ -9,7 +9,8 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.loops.engines import Engines, Rate
+from torchlint.semantic.calls.hooks import Hooks, Rate
+from torchlint.semantic.loops.engines import Engines
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.values.values import Values
 
@@ -40,20 +41,6 @@ _DONE: Final = {
 """The frameworks that do each duty themselves, or may do it."""
 BY_HAND: Final = (Duty.CLEARING, Duty.DIVIDING)
 """What a module of Lightning does that optimizes by hand."""
-_AUTOMATIC: Final = "automatic_optimization"
-_LIGHTNING: Final = r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*"
-_BASES: Final = (
-    (re.compile(_LIGHTNING + "LightningModule"), "lightning", "module"),
-    (re.compile(_LIGHTNING + "Callback"), "lightning", "callback"),
-    (re.compile(r"(?:transformers|trl|sentence_transformers)\.(?:\w+\.)*TrainerCallback"),
-     "transformers", "callback"),
-    (re.compile(r"(?:transformers|trl|sentence_transformers)\.(?:\w+\.)*\w*Trainer"),
-     "transformers", "trainer"),
-    (re.compile(r"mm(?:cv|engine|det|seg|pose|cls|pretrain|action|edit|agic)\d?d?\.(?:\w+\.)*"
-                r"Base(?:Module|Model|Detector|Segmentor|Classifier|Recognizer)"),
-     "openmmlab", "runner module"),
-)  # fmt: skip
-"""The base classes whose methods a framework calls, each with what its instances are."""
 _OBJECTS: Final = (
     (re.compile(r"accelerate\.(?:accelerator\.)?Accelerator"), "accelerate"),
     (re.compile(r"(?:lightning(?:\.fabric(?:\.fabric)?)?|lightning_fabric(?:\.fabric)?)\.Fabric"),
@@ -69,59 +56,16 @@ _WORDS: Final = {
     "model_engine": "deepspeed",
 }
 """What objects are called that come from code out of view."""
-_HOOKS: Final = {
-    "runner module": {Rate.STEP: "train_step", Rate.EVALUATION_STEP: "val_step test_step"},
-    "trainer": {
-        Rate.STEP: "training_step compute_loss _prepare_inputs get_batch_samples",
-        Rate.EVALUATION_STEP: "prediction_step",
-        Rate.EPOCH: "evaluate evaluation_loop log get_eval_dataloader",
-        Rate.ONCE: "create_optimizer create_scheduler create_optimizer_and_scheduler "
-        "get_train_dataloader",
-    },
-    "module": {
-        Rate.STEP: "training_step on_train_batch_start on_train_batch_end on_before_zero_grad "
-        "optimizer_zero_grad on_before_backward backward on_after_backward "
-        "on_before_optimizer_step configure_gradient_clipping optimizer_step "
-        "on_before_batch_transfer transfer_batch_to_device on_after_batch_transfer",
-        Rate.EVALUATION_STEP: "validation_step test_step predict_step on_validation_batch_start "
-        "on_validation_batch_end on_test_batch_start on_test_batch_end on_predict_batch_start "
-        "on_predict_batch_end",
-        Rate.EPOCH: "on_train_epoch_start on_train_epoch_end on_validation_start "
-        "on_validation_end on_validation_epoch_start on_validation_epoch_end on_test_start "
-        "on_test_end on_test_epoch_start on_test_epoch_end training_epoch_end "
-        "validation_epoch_end test_epoch_end lr_scheduler_step on_predict_epoch_end",
-        Rate.ONCE: "setup configure_optimizers configure_model train_dataloader val_dataloader "
-        "test_dataloader on_fit_start on_fit_end on_train_start on_train_end teardown",
-    },
-    "callback": {
-        Rate.STEP: "on_step_begin on_step_end on_substep_end on_pre_optimizer_step "
-        "on_optimizer_step on_train_batch_start on_train_batch_end on_before_zero_grad "
-        "on_before_backward on_after_backward on_before_optimizer_step",
-        Rate.EVALUATION_STEP: "on_prediction_step on_validation_batch_start "
-        "on_validation_batch_end on_test_batch_start on_test_batch_end",
-        Rate.EPOCH: "on_epoch_begin on_epoch_end on_log on_evaluate on_save on_predict "
-        "on_train_epoch_start on_train_epoch_end on_validation_start on_validation_end "
-        "on_validation_epoch_start on_validation_epoch_end on_test_epoch_end",
-        Rate.ONCE: "on_init_end on_train_begin on_train_end setup on_fit_start on_fit_end "
-        "on_train_start teardown",
-    },
-}
-_RATES: Final = {
-    what: {name: rate for rate, names in hooks.items() for name in names.split()}
-    for what, hooks in _HOOKS.items()
-}
 
 
 class Ownership(Analysis):
     """Tells who runs a loop by what the loop uses, and how often methods are called."""
 
-    def __init__(self, functions: Functions, values: Values) -> None:
+    def __init__(self, functions: Functions, values: Values, hooks: Hooks) -> None:
         super().__init__(functions)
         self.values = values
+        self.hooks = hooks
         self.engines = Engines(functions)
-        self._classes = Memo["cst.ClassDef", "tuple[str, str] | None"](
-            None, self.names.trail, self._served
-        )
         self._owners = Memo["cst.CSTNode", "str | None"](None, self.names.trail, self._by_use)
 
     def rate(self, function: cst.FunctionDef) -> Rate | None:
@@ -129,9 +73,7 @@ class Ownership(Analysis):
         run = self.engines.rate(function)
         if run is not None:
             return run
-        owner = self._class(function)
-        served = self._classes.answer(owner) if owner is not None else None
-        return None if served is None else _RATES[served[1]].get(function.name.value)
+        return self.hooks.rate(function)
 
     @staticmethod
     def does(owner: str, duty: Duty) -> bool:
@@ -141,12 +83,7 @@ class Ownership(Analysis):
     def steps_by_hand(self, node: cst.CSTNode) -> bool:
         """Return whether a node is in a module of Lightning that optimizes by hand."""
         owner = self.scopes.class_of(node)
-        return owner is not None and any(
-            isinstance(line := self.tree.parent(self.tree.parent(target) or target), cst.Assign)
-            and self.tree.inside(target, owner)
-            and self.values.value_of(line.value).equals(False)
-            for target in self.functions.attributes(_AUTOMATIC)
-        )
+        return owner is not None and self.hooks.steps_by_hand(owner)
 
     def owner(self, node: cst.CSTNode) -> str | None:
         """Return what runs the loop or method around a node, None if nothing around tells.
@@ -155,10 +92,9 @@ class Ownership(Analysis):
         """
         function = self.scopes.function(node)
         if function is not None:
-            owner = self._class(function)
-            served = self._classes.answer(owner) if owner is not None else None
-            if served is not None:
-                return served[0]
+            framework = self.hooks.framework(function)
+            if framework is not None:
+                return framework
             if self.engines.is_process(function):
                 return "ignite"
         for outer in self.tree.ancestors(node):
@@ -168,18 +104,6 @@ class Ownership(Analysis):
                     return found
             if isinstance(outer, cst.FunctionDef):
                 return None
-        return None
-
-    def _class(self, function: cst.FunctionDef) -> cst.ClassDef | None:
-        """Return the class whose method a function is."""
-        owner = self.scopes.scope(function).node
-        return owner if isinstance(owner, cst.ClassDef) else None
-
-    def _served(self, owner: cst.ClassDef) -> tuple[str, str] | None:
-        for base in self.functions.bases(owner):
-            for pattern, framework, what in _BASES:
-                if pattern.fullmatch(base):
-                    return framework, what
         return None
 
     def _by_use(self, outer: cst.CSTNode) -> str | None:

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
@@ -95,6 +96,26 @@ class Accumulators:
             *self._adding_calls(),
         ]
         return [each for each in map(self._accumulation, nodes) if each is not None]
+
+    def of_methods(self, rate: Rate) -> Iterator[Addition]:
+        """Yield what methods that a framework calls at a rate add to an object, and never empty."""
+        for function in self.tree.all(cst.FunctionDef):
+            if self.frequencies.ownership.rate(function) is not rate:
+                continue
+            for node in self._nodes_within(function.body):
+                parts = self.additions.parts(node)
+                if (
+                    parts is not None
+                    and dotted(container(parts.target)).startswith("self.")
+                    and self.frequencies.frequency(node) is Frequency.EVERY_PASS
+                    and not any(True for _ in self._emptying(function.body, parts.target))
+                ):
+                    yield parts
+
+    def _nodes_within(self, body: cst.BaseSuite) -> Iterator[AccumulationNode]:
+        yield from self.tree.within(body, cst.AugAssign)
+        yield from self.tree.within(body, cst.Assign)
+        yield from self.tree.within(body, cst.Call)
 
     def _adding_calls(self) -> Iterator[cst.Call]:
         for method in ADDING_METHODS:
@@ -245,19 +266,25 @@ class Accumulators:
 
     def is_emptied(self, accumulation: Accumulation) -> bool:
         """Return whether the loop sets a sum, or a list, back to its start now and then."""
-        path, body = dotted(accumulation.target), accumulation.loop.node.body
-        if not path:
-            return False
-        for place in self.tree.among(self._places(path), body):
+        return any(
+            not self._is_alternative(place, accumulation)
+            for place in self._emptying(accumulation.loop.node.body, accumulation.target)
+        )
+
+    def _emptying(
+        self, body: cst.CSTNode, target: cst.BaseExpression
+    ) -> Iterator[cst.BaseExpression]:
+        """Yield the places in code that set a sum, or a list, back to its start."""
+        path = dotted(target)
+        for place in self.tree.among(self._places(path), body) if path else ():
             holder = self.tree.parent(place)
             bound = self.scopes.stored(place)
-            if self._is_alternative(place, accumulation):
-                continue
-            if bound is not None and bound.how is How.ASSIGN and not self._adds(bound.node):
-                return True
-            if isinstance(holder, cst.Attribute) and holder.attr.value == "clear":
-                return True
-        return False
+            if (
+                bound is not None
+                and bound.how is How.ASSIGN
+                and not self.additions.parts(bound.node)
+            ) or (isinstance(holder, cst.Attribute) and holder.attr.value == "clear"):
+                yield place
 
     def _is_alternative(self, place: cst.CSTNode, accumulation: Accumulation) -> bool:
         """Return whether a place stands where no pass of the loop adds (`else: total = 0`)."""

@@ -14,6 +14,7 @@ from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import says_evaluation, says_training, words
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.gradient import Grad, Gradients
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.kinds import Kinds
@@ -55,7 +56,7 @@ class Evaluation(NamedTuple):
         return list({dotted(each.network): each.network for each in self.forwards}.values())
 
 
-_ENVIRONMENT: Final = frozenset(("step", "reset", "render"))
+_UPDATES: Final = ("step", "zero_grad")
 _OWNERS: Final = ("lightning", "pytorch_lightning", "transformers", "fastai", "LightningModule")
 _DIFFERENTIATES: Final = (
     "torch.autograd.grad", "torch.autograd.functional", "torch.autograd.backward", "torch.func.",
@@ -248,16 +249,13 @@ class Evaluations(Analysis):
         )
 
     def measures(self, region: cst.CSTNode) -> bool:
-        """Return whether a region neither steps an RL environment nor uses an optimizer."""
-        for body in self.functions.reached(region):
-            for call in self.functions.own(body, cst.Call):
-                func = call.func
-                if isinstance(func, cst.Attribute) and func.attr.value in _ENVIRONMENT:
-                    if "env" in dotted(func.value).lower() or func.attr.value == "step":
-                        return False
-                if isinstance(func, cst.Attribute) and func.attr.value == "zero_grad":
-                    return False
-        return not any(
+        """Return whether a region steps nothing, no environment either, and uses no optimizer."""
+        updates = any(
+            method_of(call) in _UPDATES
+            for body in self.functions.reached(region)
+            for call in self.functions.own(body, cst.Call)
+        )
+        return not updates and not any(
             self.kinds.kind(name) is Kind.OPTIMIZER
             for name in self.tree.within(region, cst.Name)
             if self.scopes.reads(name)

@@ -260,15 +260,17 @@ class Networks(Analysis):
         return None not in held | roots and not self._touch(held, roots)
 
     def unheld(self, network: cst.BaseExpression) -> Unheld | None:
-        """Return what is known of a network that no optimizer holds; None for any other."""
+        """Return what is known of a network that no optimizer changes; None for any other."""
         roots = self.roots(network)
-        updating = [each for each in self._holders if each.updates]
-        if not updating or not roots or None in roots:
+        if not roots or None in roots:
             return None
-        if any(self._touch(each.roots, roots) for each in self._holders):
+        frozen = self._frozen(roots)
+        if frozen is not True and (
+            not any(each.updates for each in self._holders)
+            or any(self._touch(each.roots, roots) for each in self._holders)
+        ):
             return None
         overwritten = any(root in self._overwritten for root in roots)
-        frozen = self._frozen(roots)
         if not self._are_known and not overwritten and frozen is not True:
             return None
         pretrained = all(map(self.parameters.is_pretrained, roots))

@@ -85,11 +85,11 @@ _TENSOR_ONLY: Final = frozenset(
 class Kinds(Analysis):
     """Finds the kind of an expression, UNKNOWN if the file does not show it."""
 
-    def __init__(self, functions: Functions, iteration: Iteration, origins: Origins) -> None:
+    def __init__(
+        self, functions: Functions, iteration: Iteration, origins: Origins, losses: Losses
+    ) -> None:
         super().__init__(functions)
-        self.iteration = iteration
-        self.origins = origins
-        self.losses = Losses(functions)
+        self.iteration, self.origins, self.losses = iteration, origins, losses
         trail = functions.names.trail
         self.kind = Memo(_NOTHING, trail, self._kind).answer
         """Return the kind of an expression, or of the value assigned to a target."""

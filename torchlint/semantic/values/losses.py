@@ -1,4 +1,4 @@
-"""Losses: the values that a script calls `backward` on."""
+"""Losses: the values that a script, or a framework for it, calls `backward` on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.hooks import Hooks
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 
@@ -21,6 +22,10 @@ _SENDERS: Final = frozenset("accelerator fabric scaler loss_scaler model_engine 
 
 class Losses(Analysis):
     """Finds the names and attributes whose value `backward()` starts from."""
+
+    def __init__(self, functions: Functions, hooks: Hooks) -> None:
+        super().__init__(functions)
+        self.hooks = hooks
 
     def sent_backward(self, bindings: Iterable[Binding]) -> bool:
         """Return whether `backward` is called on the value of any of these bindings."""
@@ -120,6 +125,7 @@ class Losses(Analysis):
                 yield from sent(call)
             elif func.attr.value == "manual_backward" and call.args:
                 yield call.args[0].value
+        yield from self.hooks.losses()
 
 
 def sent(call: cst.Call) -> Iterator[cst.BaseExpression]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -280,6 +281,9 @@ class Origins(Analysis):
             return
         if self._follow_method(node, plain, steps, search):
             return
+        if name == "builtins.getattr" and len(plain) > 1:
+            self._follow_named(node, plain, steps, search)
+            return
         read = self.values.files.read_by(node)
         if read is not None:
             self._follow(read, steps, search)
@@ -288,6 +292,25 @@ class Origins(Analysis):
             search.lost = True
         else:
             search.found[id(node)] = node
+
+    def _follow_named(
+        self, node: cst.Call, plain: Sequence[cst.BaseExpression], steps: Steps, search: _Search
+    ) -> None:
+        """Follow `getattr(self, f"{stage}_loss")` to every attribute that its name can mean."""
+        owner, named = self.functions.instance_of(plain[0]), _pattern(plain[1])
+        found = [
+            binding
+            for line in (self.functions.lineage(owner) if owner and named else ())
+            for name, bindings in self.scopes.scope_at(line).bindings.items()
+            if named and name.startswith("self.") and named.fullmatch(name[len("self.") :])
+            for binding in bindings
+        ]
+        if not found and not steps:
+            search.found[id(node)] = node
+            return
+        self._follow_bindings(found, steps, search)
+        for default in plain[2:]:
+            self._follow(default, steps, search)
 
     def _follow_method(
         self,
@@ -314,6 +337,20 @@ class Origins(Analysis):
         else:
             return False
         return True
+
+
+def _pattern(name: cst.BaseExpression) -> re.Pattern[str] | None:
+    """Return what an attribute's name matches, None for a name that is all unknown."""
+    if isinstance(name, cst.SimpleString):
+        return re.compile(re.escape(str(name.evaluated_value)))
+    if isinstance(name, cst.FormattedString):
+        texts = [
+            re.escape(part.value) if isinstance(part, cst.FormattedStringText) else r"\w*"
+            for part in name.parts
+        ]
+        spelled = any(isinstance(part, cst.FormattedStringText) for part in name.parts)
+        return re.compile("".join(texts)) if spelled else None
+    return None
 
 
 def _fits(key: int | str | None, wanted: int | str | None) -> bool:

@@ -1,0 +1,148 @@
+"""Hooks: the methods of a class that a framework calls, and how often it calls them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.memo import Memo
+
+
+class Rate(Enum):
+    """How often a framework calls a method."""
+
+    ONCE = auto()
+    EPOCH = auto()
+    EVALUATION_STEP = auto()
+    STEP = auto()
+
+
+_LIGHTNING: Final = r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*"
+_BASES: Final = (
+    (re.compile(_LIGHTNING + "LightningModule"), "lightning", "module"),
+    (re.compile(_LIGHTNING + "Callback"), "lightning", "callback"),
+    (re.compile(r"(?:transformers|trl|sentence_transformers)\.(?:\w+\.)*TrainerCallback"),
+     "transformers", "callback"),
+    (re.compile(r"(?:transformers|trl|sentence_transformers)\.(?:\w+\.)*\w*Trainer"),
+     "transformers", "trainer"),
+    (re.compile(r"mm(?:cv|engine|det|seg|pose|cls|pretrain|action|edit|agic)\d?d?\.(?:\w+\.)*"
+                r"Base(?:Module|Model|Detector|Segmentor|Classifier|Recognizer)"),
+     "openmmlab", "runner module"),
+)  # fmt: skip
+"""The base classes whose methods a framework calls, each with what its instances are."""
+_HOOKS: Final = {
+    "runner module": {Rate.STEP: "train_step", Rate.EVALUATION_STEP: "val_step test_step"},
+    "trainer": {
+        Rate.STEP: "training_step compute_loss _prepare_inputs get_batch_samples",
+        Rate.EVALUATION_STEP: "prediction_step",
+        Rate.EPOCH: "evaluate evaluation_loop log get_eval_dataloader",
+        Rate.ONCE: "create_optimizer create_scheduler create_optimizer_and_scheduler "
+        "get_train_dataloader",
+    },
+    "module": {
+        Rate.STEP: "training_step on_train_batch_start on_train_batch_end on_before_zero_grad "
+        "optimizer_zero_grad on_before_backward backward on_after_backward "
+        "on_before_optimizer_step configure_gradient_clipping optimizer_step "
+        "on_before_batch_transfer transfer_batch_to_device on_after_batch_transfer",
+        Rate.EVALUATION_STEP: "validation_step test_step predict_step on_validation_batch_start "
+        "on_validation_batch_end on_test_batch_start on_test_batch_end on_predict_batch_start "
+        "on_predict_batch_end",
+        Rate.EPOCH: "on_train_epoch_start on_train_epoch_end on_validation_start "
+        "on_validation_end on_validation_epoch_start on_validation_epoch_end on_test_start "
+        "on_test_end on_test_epoch_start on_test_epoch_end training_epoch_end "
+        "validation_epoch_end test_epoch_end lr_scheduler_step on_predict_epoch_end",
+        Rate.ONCE: "setup configure_optimizers configure_model train_dataloader val_dataloader "
+        "test_dataloader on_fit_start on_fit_end on_train_start on_train_end teardown",
+    },
+    "callback": {
+        Rate.STEP: "on_step_begin on_step_end on_substep_end on_pre_optimizer_step "
+        "on_optimizer_step on_train_batch_start on_train_batch_end on_before_zero_grad "
+        "on_before_backward on_after_backward on_before_optimizer_step",
+        Rate.EVALUATION_STEP: "on_prediction_step on_validation_batch_start "
+        "on_validation_batch_end on_test_batch_start on_test_batch_end",
+        Rate.EPOCH: "on_epoch_begin on_epoch_end on_log on_evaluate on_save on_predict "
+        "on_train_epoch_start on_train_epoch_end on_validation_start on_validation_end "
+        "on_validation_epoch_start on_validation_epoch_end on_test_epoch_end",
+        Rate.ONCE: "on_init_end on_train_begin on_train_end setup on_fit_start on_fit_end "
+        "on_train_start teardown",
+    },
+}
+_RATES: Final = {
+    what: {name: rate for rate, names in hooks.items() for name in names.split()}
+    for what, hooks in _HOOKS.items()
+}
+_SENT: Final = {"module": "training_step", "trainer": "compute_loss"}
+"""The methods whose result, or the loss in it, a framework calls `backward` on."""
+_LOSS: Final = ("'loss'", '"loss"')
+_AUTOMATIC: Final = "automatic_optimization"
+
+
+class Hooks(Analysis):
+    """Tells which framework calls a method, how often, and which results go backward."""
+
+    def __init__(self, functions: Functions) -> None:
+        super().__init__(functions)
+        self._classes = Memo["cst.ClassDef", "tuple[str, str] | None"](
+            None, self.names.trail, self._served
+        )
+
+    def framework(self, function: cst.FunctionDef) -> str | None:
+        """Return the framework that calls methods of the class around a function."""
+        served = self._of(function)
+        return None if served is None else served[0]
+
+    def rate(self, function: cst.FunctionDef) -> Rate | None:
+        """Return how often a framework calls a method, None if none is known to call it."""
+        served = self._of(function)
+        return None if served is None else _RATES[served[1]].get(function.name.value)
+
+    def losses(self) -> Iterator[cst.BaseExpression]:
+        """Yield what methods return for a framework that calls `backward` on it."""
+        for function in self.tree.all(cst.FunctionDef):
+            served = self._of(function)
+            if served is None or function.name.value not in _SENT.get(served[1], "").split():
+                continue
+            if not self.steps_by_hand(self.scopes.scope(function).node):
+                for returned in self.functions.returns(function):
+                    yield from _losses(returned)
+
+    def steps_by_hand(self, owner: cst.CSTNode) -> bool:
+        """Return whether a class is a module of Lightning that optimizes by hand."""
+        return any(
+            isinstance(line := self.tree.parent(self.tree.parent(target) or target), cst.Assign)
+            and self.tree.inside(target, owner)
+            and self.tree.code(line.value) == "False"
+            for target in self.functions.attributes(_AUTOMATIC)
+        )
+
+    def _of(self, function: cst.FunctionDef) -> tuple[str, str] | None:
+        owner = self.scopes.scope(function).node
+        return self._classes.answer(owner) if isinstance(owner, cst.ClassDef) else None
+
+    def _served(self, owner: cst.ClassDef) -> tuple[str, str] | None:
+        for base in self.functions.bases(owner):
+            for pattern, framework, what in _BASES:
+                if pattern.fullmatch(base):
+                    return framework, what
+        return None
+
+
+def _losses(returned: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield the loss in a result: alone, before the outputs, or by its name in a dictionary."""
+    if isinstance(returned, cst.IfExp):
+        yield from _losses(returned.body)
+        yield from _losses(returned.orelse)
+    elif isinstance(returned, cst.Tuple):
+        yield from (each.value for each in returned.elements[:1])
+    elif isinstance(returned, cst.Dict):
+        for entry in returned.elements:
+            if isinstance(entry, cst.DictElement) and isinstance(entry.key, cst.SimpleString):
+                if entry.key.value in _LOSS:
+                    yield entry.value
+    else:
+        yield returned

@@ -1,0 +1,38 @@
+"""Environments: the code that steps a simulation, which needs each action on the host."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Analysis
+
+_PARTS: Final = 4
+"""A step returns an observation, a reward, whether it ended, and more."""
+
+
+class Environments(Analysis):
+    """Finds the calls that step an environment of reinforcement learning."""
+
+    def are_stepped_in(self, region: cst.CSTNode) -> bool:
+        """Return whether the text of a region steps an environment."""
+        return bool(self.tree.among(self._steps, region))
+
+    @cached_property
+    def _steps(self) -> list[cst.Call]:
+        return [call for call in self.tree.all(cst.Call) if self._is_step(call)]
+
+    def _is_step(self, call: cst.Call) -> bool:
+        """Return whether a call steps something named for it, or gives what such a step gives."""
+        func = call.func
+        if not isinstance(func, cst.Attribute) or func.attr.value != "step":
+            return False
+        if "env" in self.tree.code(func.value).lower():
+            return True
+        holder = self.tree.parent(call)
+        return isinstance(holder, cst.Assign) and any(
+            isinstance(each.target, cst.Tuple) and len(each.target.elements) >= _PARTS
+            for each in holder.targets
+        )
