@@ -63,6 +63,7 @@ dist: $(VENV)/test.stamp
 	cd "$$dist"; sha256sum torchlint-*
 
 # Everything for `make gpu-proof` on a machine without a network, for Python 3.12 on Linux.
+NEEDS := numpy psutil libcst click packaging pathspec pyyaml
 WHEELS := --only-binary=:all: --python-version 3.12 --platform manylinux2014_x86_64
 
 gpu-bundle:
@@ -71,15 +72,15 @@ gpu-bundle:
 	trap 'rm -rf "$$folder"' EXIT; \
 	mkdir -p dist; \
 	git archive --prefix=torchlint/ HEAD | tar -x -C "$$folder"; \
-	$(PYTHON) -m pip download --quiet $(WHEELS) -d "$$folder/torchlint/dist/wheels" numpy psutil; \
+	$(PYTHON) -m pip download --quiet $(WHEELS) -d "$$folder/torchlint/dist/wheels" $(NEEDS); \
 	tar -czf dist/gpu-proof.tar.gz -C "$$folder" torchlint; \
 	ls -lh dist/gpu-proof.tar.gz
 
 # On the machine with the GPU, whose Python has torch: nothing is installed into it.
 gpu-proof:
-	@$(PYTHON) -c 'import numpy, psutil' 2> /dev/null || $(PYTHON) -m pip install --quiet --no-index --find-links dist/wheels --target build/gpu numpy psutil
+	@$(PYTHON) -c 'import numpy, psutil, libcst, click, packaging, pathspec, yaml' 2> /dev/null || $(PYTHON) -m pip install --quiet --no-index --find-links dist/wheels --target build/gpu $(NEEDS)
 	@PYTHONPATH="$$PWD:$$PWD/build/gpu" $(PYTHON) benchmarks/gpu_proof.py
-	@PYTHONPATH="$$PWD:$$PWD/build/gpu" $(PYTHON) benchmarks/evidence.py --device cuda
+	@PYTHONPATH="$$PWD:$$PWD/build/gpu" $(PYTHON) benchmarks/evidence.py --device cuda --minutes 3
 
 clean:
 	rm -rf $(VENV) dist build

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from torchlint.finding import Safety
 
-__all__ = ["ITSELF", "KNOWN", "PRECISION", "SYNCS", "WAITS", "Case", "plain"]
+__all__ = [
+    "HARD",
+    "ITSELF",
+    "KNOWN",
+    "LOADING",
+    "PRECISION",
+    "SYNCS",
+    "TURNS",
+    "WAITS",
+    "Case",
+    "plain",
+]
 
 _TRAINING: Final = """
 import time
@@ -46,8 +57,23 @@ began = time.perf_counter()
 for at in range(STEPS):
     step()
 wait()
-print((time.perf_counter() - began) / STEPS)
+seconds = (time.perf_counter() - began) / STEPS
 """
+TURNS: Final = """
+import sys
+from pathlib import Path
+from statistics import median
+
+turns, files = int(sys.argv[1]), sys.argv[2:]
+found = {file: [] for file in files}
+for turn in range(turns):
+    for file in files:
+        names = {}
+        exec(compile(Path(file).read_text(), file, "exec"), names)
+        found[file].append(names["seconds"])
+print(*map(median, found.values()))
+"""
+"""Runs scripts that measure themselves in turns, and prints the seconds of a step of each."""
 _MLP: Final = "nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))"
 _NETS: Final = """
 class Gelu(nn.Module):
@@ -112,23 +138,24 @@ def _filled(settings: dict[str, str], device: str, *, small: bool) -> str:
     return text.replace("STEPS", "1000")
 
 
-_SECOND: Final = {"INDEX": ":1"}
-_CHANGES: Final = {
-    "half the work": {"KERNELS": "10"},
-    "a fifth more work": {"KERNELS": "24"},
-    "no wait in a step": {"READ": ""},
-}
-KNOWN: Final = tuple(
-    Case(
-        f"{name}{on}",
-        {"READ": "loss.item()" if "READ" in change else "", **settings},
-        change,
-        least_devices=count,
-    )
-    for on, settings, count in (("", {}, 1), (", on the second device", _SECOND, 2))
-    for name, change in _CHANGES.items()
+_HOST: Final = "host = torch.randn(2048, 2048, pin_memory=torch.accelerator.is_available())"
+_CHANGES: Final[tuple[tuple[str, dict[str, str], dict[str, str]], ...]] = (
+    ("nothing", {}, {}),
+    ("half the work", {}, {"KERNELS": "10"}),
+    ("a fifth more work", {}, {"KERNELS": "24"}),
+    ("no wait in a step", {"READ": "loss.item()"}, {"READ": ""}),
+    (
+        "a copy that does not block",
+        {"SETTINGS": _HOST, "READ": "host.to(device)"},
+        {"READ": "host.to(device, non_blocking=True)"},
+    ),
 )
-"""Changes whose true ratio a plain run of both scripts tells."""
+KNOWN: Final = tuple(
+    Case(f"{name}{on}", {**settings, **more}, change, least_devices=count)
+    for on, more, count in (("", {}, 1), (", on the second device", {"INDEX": ":1"}, 2))
+    for name, settings, change in _CHANGES
+)
+"""Changes whose true ratio a plain run of both scripts tells; equal settings follow each other."""
 
 ITSELF: Final = (
     Case("a small script", {"KERNELS": "0"}, {}),
@@ -166,21 +193,133 @@ _FIXES: Final = {
 }
 
 
-def _precision() -> tuple[tuple[Case, bool], ...]:
-    found = []
-    for precision, more in _AUTOCASTS.items():
-        settings = {"KERNELS": "1", "NET": _BLOCK, "INPUT": "8, 16, 64", **more}
-        settings["SETTINGS"] = settings.get("SETTINGS", "") + _NETS
-        for name, (change, safety, right) in _FIXES.items():
-            found.append((Case(f"{name}, {precision}", settings, change, safety), right))
-    return tuple(found)
+def _in_precision(more: dict[str, str]) -> tuple[tuple[Case, bool], ...]:
+    settings = {"KERNELS": "1", "NET": _BLOCK, "INPUT": "8, 16, 64", **more}
+    settings["SETTINGS"] = settings.get("SETTINGS", "") + _NETS
+    return tuple(
+        (Case(name, settings, change, safety), right)
+        for name, (change, safety, right) in _FIXES.items()
+    )
 
 
-PRECISION: Final = _precision()
+PRECISION: Final = {
+    precision: tuple(
+        (replace(case, name=f"{case.name}, {precision}"), right)
+        for case, right in _in_precision(more)
+    )
+    for precision, more in _AUTOCASTS.items()
+}
 """Fixes with whether they are right: a wrong one must be DIFFERENT, a right one must not."""
 
 WAITS: Final = {
-    "a slow dataset": 0.004,
-    "a dataset that costs nothing": 0.0,
+    "a slow dataset": (0.004, 0),
+    "a dataset behind the device": (0.0, 40),
 }
-"""Seconds that each item of a batch of eight takes."""
+"""Seconds that each item of a batch of eight takes, and products that a step adds."""
+LOADING: Final = """
+import time
+import torch
+
+class Items(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4096
+    def __getitem__(self, index):
+        if SECONDS:
+            time.sleep(SECONDS)
+        return torch.full((64,), index / 4096)
+
+left = torch.randn(SIDE, SIDE, device="DEVICE")
+layers = [torch.nn.Linear(256 if at else 64, 256) for at in range(8)]
+net = torch.nn.Sequential(*layers).to("DEVICE")
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+loader = torch.utils.data.DataLoader(Items(), batch_size=8, num_workers=0)
+for epoch in range(20):
+    for x in loader:
+        for _ in range(KERNELS):
+            torch.mm(left, left)
+        optimizer.zero_grad()
+        net(x.to("DEVICE")).pow(2).mean().backward()
+        optimizer.step()
+"""
+_LOOP: Final = """
+import torch
+net = NET.to("DEVICE")
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+for at in range(200):
+    optimizer.zero_grad()
+    net(INPUT).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def _loop(net: str, shape: str, first: str = "") -> str:
+    made = f'torch.randn({shape}, device="DEVICE")'
+    text = _LOOP.replace("NET", net).replace("INPUT", made)
+    return text.replace("for at in", f"{first}\nfor at in", 1)
+
+
+_CONVOLUTION: Final = "torch.nn.Conv2d(3, 8, 3)"
+_ENLARGED: Final = (
+    f"torch.nn.Sequential({_CONVOLUTION}, torch.nn.Upsample(scale_factor=2.0, mode='bilinear'))"
+)
+_RATE: Final = ("lr=1e-3", "lr=0.001")
+HARD: Final = {
+    "a compiled optimizer step": (
+        _loop(
+            "torch.nn.Linear(64, 64)",
+            "8, 64",
+            "optimizer.step = torch.compile(optimizer.step, backend='eager')",
+        ),
+        _RATE,
+        "",
+    ),
+    "a compiled network that meets other shapes": (
+        _loop("torch.nn.Linear(64, 64)", "8 + at // 40, 64", "net = torch.compile(net)"),
+        _RATE,
+        "",
+    ),
+    "an autotuner of convolutions": (
+        _loop(_CONVOLUTION, "8, 3, 32, 32", "torch.backends.cudnn.benchmark = True"),
+        _RATE,
+        "",
+    ),
+    "an operator without a deterministic kernel": (
+        _loop(_ENLARGED, "8, 3, 16, 16"),
+        _RATE,
+        "",
+    ),
+    "a fix that runs out of memory": (
+        _loop("torch.nn.Linear(64, 64)", "size, 64", "size = 64"),
+        ("size = 64", "size = 1 << 44"),
+        "memory",
+    ),
+    "a CUDA graph": (
+        """
+import torch
+net = torch.nn.Linear(64, 64).to("DEVICE")
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+x = torch.randn(8, 64, device="DEVICE")
+def step():
+    optimizer.zero_grad(set_to_none=False)
+    net(x).pow(2).mean().backward()
+    optimizer.step()
+if x.is_cuda:
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for at in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    for at in range(200):
+        graph.replay()
+else:
+    for at in range(200):
+        step()
+""",
+        ("range(200)", "range(100 * 2)"),
+        "",
+    ),
+}
+"""Scripts, a change, and words that the answer must hold."""

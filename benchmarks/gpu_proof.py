@@ -4,10 +4,12 @@
     make gpu-proof                           # the machine with the GPU, in the unpacked archive
     python benchmarks/gpu_proof.py --device cpu --small --into /tmp/proof      # a rehearsal
 
-It needs Python 3.10, torch, NumPy and psutil, and no network. Each part prints its rows as they are
-measured; a part that fails stops no other. What was measured on this device and torch is kept, so
-that a second call goes on, unless `--again` is given. `gpu-proof.json` and `gpu-proof.md` are to be
-committed as they are. Exit code 1 if a row is not as it must be, 2 without an accelerator.
+It needs Python 3.10, torch, NumPy and psutil, for `tune` also libcst and click, and no network.
+What counts and compares is measured side by side, what times comes after it, alone. Rows are
+printed and kept as they are measured: a second call goes on with what is missing on this device and
+torch, unless `--again` is given. A job that fails stops no other. `gpu-proof.json` and
+`gpu-proof.md` are to be committed as they are. Exit code 1 if a row is not as it must be, 2 without
+an accelerator.
 """
 
 from __future__ import annotations
@@ -15,18 +17,22 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import groupby
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
-from gpu_cases import ITSELF, KNOWN, PRECISION, SYNCS, WAITS, plain
+from gpu_cases import HARD, ITSELF, KNOWN, LOADING, PRECISION, SYNCS, TURNS, WAITS, Case, plain
 
 from torchlint.finding import Safety
 from torchlint.harness.judging.verdict import Outcome, Report, Verdict
@@ -59,109 +65,217 @@ class Bench:
     devices: int = 1
     machine: dict[str, Any] = field(default_factory=dict)
 
-    def report(self, before: str, after: str, safety: Safety = Safety.EXACT) -> Report:
-        """Verify a changed script."""
+    def report(
+        self,
+        before: str,
+        afters: Sequence[str],
+        safety: Sequence[Safety] = (Safety.EXACT,),
+        rounds: int = 3,
+    ) -> Report:
+        """Verify changes of a script, each against the script as it is."""
         with tempfile.TemporaryDirectory() as folder:
             script = Path(folder, "train.py")
             script.write_text(before, encoding="utf-8")
-            variant = Variant("rule", ("TL000",), safety, {str(script): after + "# changed\n"})
-            steps = (8, 3, 2) if self.small else (50, 10, 3)
+            variants = [
+                Variant("rule", (f"TL{at:03}",), kept, {str(script): f"{after}# change {at}\n"})
+                for at, (after, kept) in enumerate(zip(afters, safety, strict=True))
+            ]
+            steps = (8, 3, 2) if self.small else (50, 10, rounds)
             kind = self.device.partition(":")[0]
             plan = Plan(script, (), *steps, device=kind, timeout=120)
             with Session(plan) as session:
-                report = session.measure([variant])
+                report = session.measure(variants)
         self.machine = dict(report.machine) or self.machine
         return report
 
-    def truth(self, before: str, after: str) -> float:
-        """Return how many times faster a script is by its own clock, both run in turns."""
-        seconds: list[list[float]] = [[], []]
-        for at in range(2 if self.small else 6):
-            text = plain((before, after)[at % 2], 20 if self.small else 200)
+    def outcome(self, before: str, after: str, rounds: int = 2) -> Outcome:
+        """Verify one exact change."""
+        return self.report(before, [after], rounds=rounds).outcomes[0]
+
+    def truth(self, texts: Sequence[str]) -> list[float]:
+        """Return the seconds of a step of each script by its own clock, all run in turns."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = [Path(folder, f"script_{at}.py") for at in range(len(texts))]
+            for file, text in zip(files, texts, strict=True):
+                file.write_text(plain(text, 20 if self.small else 100), encoding="utf-8")
             done = subprocess.run(
-                [sys.executable, "-c", text], capture_output=True, text=True, check=True
+                [sys.executable, "-c", TURNS, "2" if self.small else "4", *map(str, files)],
+                capture_output=True,
+                text=True,
+                check=True,
             )
-            seconds[at % 2].append(float(done.stdout.split()[-1]))
-        return median(seconds[0]) / median(seconds[1])
+        return [float(seconds) for seconds in done.stdout.split()]
 
 
-Part = Callable[[Bench], Iterator[Row]]
+Job = Callable[[Bench], list[Row]]
+Jobs = Iterator[tuple[str, Job]]
 
 
-def itself(bench: Bench) -> Iterator[Row]:
+def itself(bench: Bench) -> Jobs:
     """Compare scripts with themselves: no verdict may be FASTER or SLOWER."""
     for case in ITSELF:
-        text, _ = case.texts(bench.device, small=bench.small)
-        for number in range(1 if bench.small else 20):
-            outcome = bench.report(text, text).outcomes[0]
-            fine = outcome.verdict in (Verdict.SAME, Verdict.UNSURE)
-            yield _row("itself", f"{case.name}, run {number + 1}", outcome, "1.00x", passed=fine)
+        for batch in range(1 if bench.small else _BATCHES):
+            count = 1 if bench.small else _TIMES
+            yield (
+                f"{case.name}, {batch + 1}",
+                partial(_itself, case=case, count=count),
+            )
 
 
-def known(bench: Bench) -> Iterator[Row]:
+def _itself(bench: Bench, case: Case, count: int) -> list[Row]:
+    text, _ = case.texts(bench.device, small=bench.small)
+    report = bench.report(text, [text] * count, [Safety.EXACT] * count, rounds=2)
+    return [
+        _row("itself", case.name, each, "1.00x", passed=each.verdict in _NO_CHANGE)
+        for each in report.outcomes
+    ]
+
+
+def known(bench: Bench) -> Jobs:
     """Compare measured ratios with those of the scripts' own clock."""
-    for case in KNOWN:
-        if case.least_devices > bench.devices:
-            continue
-        before, after = case.texts(bench.device, small=bench.small)
-        outcome = bench.report(before, after).outcomes[0]
-        truth = bench.truth(before, after)
-        gain = outcome.speedup
+    cases = [case for case in KNOWN if case.least_devices <= bench.devices]
+    for _, found in groupby(cases, key=_original):
+        group = list(found)
+        name = "; ".join(case.name for case in group)
+        yield name, partial(_known, cases=group)
+
+
+def _original(case: Case) -> list[tuple[str, str]]:
+    """Return what tells the unchanged script of a case from others."""
+    return sorted(case.settings.items())
+
+
+def _known(bench: Bench, cases: Sequence[Case]) -> list[Row]:
+    texts = [case.texts(bench.device, small=bench.small) for case in cases]
+    before, afters = texts[0][0], [after for _, after in texts]
+    report = bench.report(before, afters, [Safety.EXACT] * len(afters))
+    original, *changed = bench.truth([before, *afters])
+    rows = []
+    for case, outcome, seconds in zip(cases, report.outcomes, changed, strict=True):
+        truth, gain = original / seconds, outcome.speedup
         fine = gain is not None and abs(gain.ratio / truth - 1) < OFF
-        yield _row("known ratios", case.name, outcome, f"{truth:.2f}x", passed=fine)
+        rows.append(_row("known ratios", case.name, outcome, f"{truth:.2f}x", passed=fine))
+    return rows
 
 
-def syncs(bench: Bench) -> Iterator[Row]:
+def syncs(bench: Bench) -> Jobs:
     """Count the waits of a step: each once, on the line of the script."""
     for case in SYNCS[:1] if bench.small else SYNCS:
-        before, after = case.texts(bench.device, small=bench.small)
-        outcome = bench.report(before, after).outcomes[0]
-        lines = {site.line for site in outcome.before.sync_sites}
-        wanted = {at for at, line in enumerate(before.splitlines(), 1) if "loss.item()" in line}
-        found = outcome.syncs.before, outcome.syncs.after
-        measured = f"{found[0]} -> {found[1]} at lines {sorted(lines)}"
-        fine = found == (2.0, 0.0) and lines == wanted
-        truth = f"2.0 -> 0.0 at lines {sorted(wanted)}"
-        yield Row("syncs", case.name, measured, truth, outcome.verdict.value, fine)
+        yield case.name, partial(_syncs, case=case)
 
 
-def precision(bench: Bench) -> Iterator[Row]:
+def _syncs(bench: Bench, case: Case) -> list[Row]:
+    before, after = case.texts(bench.device, small=bench.small)
+    outcome = bench.outcome(before, after)
+    lines = {site.line for site in outcome.before.sync_sites}
+    wanted = {at for at, line in enumerate(before.splitlines(), 1) if "loss.item()" in line}
+    found = outcome.syncs.before, outcome.syncs.after
+    measured = f"{found[0]} -> {found[1]} at lines {sorted(lines)}"
+    fine = found == (2.0, 0.0) and lines == wanted
+    truth = f"2.0 -> 0.0 at lines {sorted(wanted)}"
+    return [Row("syncs", case.name, measured, truth, outcome.verdict.value, fine)]
+
+
+def precision(bench: Bench) -> Jobs:
     """Compare numbers in several precisions: a right fix is kept, a wrong one is found."""
-    for case, right in PRECISION[:3] if bench.small else PRECISION:
-        if bench.device == "cpu" and ("float16 a" in case.name or "TF32" in case.name):
+    for name, cases in PRECISION.items():
+        if bench.device == "cpu" and name in ("float16 autocast", "TF32"):
             continue
-        before, after = case.texts(bench.device, small=bench.small)
-        outcome = bench.report(before, after, case.safety).outcomes[0]
+        yield name, partial(_precision, cases=cases)
+        if bench.small:
+            return
+
+
+def _precision(bench: Bench, cases: Sequence[tuple[Case, bool]]) -> list[Row]:
+    texts = [case.texts(bench.device, small=bench.small) for case, _ in cases]
+    afters, safety = [after for _, after in texts], [case.safety for case, _ in cases]
+    report = bench.report(texts[0][0], afters, safety, rounds=2)
+    rows = []
+    for (case, right), outcome in zip(cases, report.outcomes, strict=True):
         word = outcome.comparison.word if outcome.comparison else "not-compared"
         fine = (outcome.verdict is Verdict.DIFFERENT) is not right
         truth = "a right fix" if right else "a wrong fix"
-        yield Row("precision", case.name, word, truth, outcome.verdict.value, fine)
+        rows.append(Row("precision", case.name, word, truth, outcome.verdict.value, fine))
+    return rows
 
 
-def waits(bench: Bench) -> Iterator[Row]:
+def waits(bench: Bench) -> Jobs:
     """Tell a loader that keeps the device waiting from one that does not."""
-    for name, seconds in WAITS.items():
-        text = _LOADING.replace("DEVICE", bench.device).replace("SECONDS", str(seconds))
-        outcome = bench.report(text, text).outcomes[0]
-        share = outcome.wait_share.before
-        fine = share is not None and (share > 0.5 if seconds else share < 0.5)
-        truth = "most of the time" if seconds else "little"
-        measured = "unknown" if share is None else f"{share:.0%}"
-        yield Row("waiting for data", name, measured, truth, outcome.verdict.value, fine)
+    for name, (seconds, kernels) in WAITS.items():
+        text = _loading(bench, seconds, kernels)
+        yield (
+            name,
+            partial(_waits, name=name, text=text, slow=kernels == 0),
+        )
 
 
-def hard(bench: Bench) -> Iterator[Row]:
+def _loading(bench: Bench, seconds: float, kernels: int) -> str:
+    text = LOADING.replace("DEVICE", bench.device).replace("SECONDS", str(seconds))
+    side = "128" if bench.small else "2048"
+    return text.replace("KERNELS", str(kernels)).replace("SIDE", side)
+
+
+def _waits(bench: Bench, name: str, text: str, slow: bool) -> list[Row]:
+    outcome = bench.outcome(text, text)
+    share = outcome.wait_share.before
+    fine = share is not None and (share > 0.5 if slow else share < 0.2)
+    truth = "most of the time" if slow else "little"
+    measured = "unknown" if share is None else f"{share:.0%}"
+    return [Row("waiting for data", name, measured, truth, outcome.verdict.value, fine)]
+
+
+def tuned(bench: Bench) -> Jobs:
+    """Search the settings of a loader that holds up the device, and of one that does not."""
+    for name, (seconds, kernels) in WAITS.items():
+        text = _loading(bench, seconds, kernels)
+        yield (
+            name,
+            partial(_tuned, name=name, text=text, slow=kernels == 0),
+        )
+
+
+def _tuned(bench: Bench, name: str, text: str, slow: bool) -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "train.py").write_text(text, encoding="utf-8")
+        kind = bench.device.partition(":")[0]
+        budget = "10" if bench.small else "60"
+        done = subprocess.run(
+            [*_TUNE, "--budget", budget, "--device", kind, "--json"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if done.returncode:
+        return [Row("tune", name, done.stderr.strip()[-160:], "an answer", "failed", False)]
+    found = json.loads(done.stdout)["settings"][0]
+    choice = int(found["choice"])
+    truth = "workers" if slow else "no workers"
+    measured = f"num_workers {found['current']} -> {choice}"
+    return [Row("tune", name, measured, truth, "", (choice > 0) is slow)]
+
+
+def hard(bench: Bench) -> Jobs:
     """Run scripts on which a measurement may break: it must answer, and with the reason."""
-    for name, (text, change, wanted) in _HARD.items():
+    for name, (text, change, wanted) in HARD.items():
         before = text.replace("DEVICE", bench.device)
-        try:
-            outcome = bench.report(before, before.replace(*change)).outcomes[0]
-        except ScriptError as error:
-            said, verdict = error.failure.message, "refused"
-        else:
-            said = "; ".join(doubt.message for doubt in outcome.doubts) or "measured"
-            verdict = outcome.verdict.value
-        yield Row("hard scripts", name, said[:160], wanted or "any answer", verdict, wanted in said)
+        after = before.replace(*change)
+        yield (
+            name,
+            partial(_hard, name=name, texts=(before, after), wanted=wanted),
+        )
+
+
+def _hard(bench: Bench, name: str, texts: tuple[str, str], wanted: str) -> list[Row]:
+    try:
+        outcome = bench.outcome(*texts)
+    except ScriptError as error:
+        said, verdict = error.failure.message, "refused"
+    else:
+        said = "; ".join(doubt.message for doubt in outcome.doubts) or "measured"
+        verdict = outcome.verdict.value
+    fine = wanted in said if wanted else verdict in (*_NO_CHANGE, "refused")
+    return [Row("hard scripts", name, said[:160], wanted or "no change", verdict, fine)]
 
 
 def _row(part: str, case: str, outcome: Outcome, truth: str, *, passed: bool) -> Row:
@@ -172,93 +286,24 @@ def _row(part: str, case: str, outcome: Outcome, truth: str, *, passed: bool) ->
     return Row(part, case, measured, truth, outcome.verdict.value, passed)
 
 
-_LOADING: Final = """
-import time
-import torch
-
-class Items(torch.utils.data.Dataset):
-    def __len__(self):
-        return 4096
-    def __getitem__(self, index):
-        time.sleep(SECONDS)
-        return torch.full((64,), index / 4096)
-
-layers = [torch.nn.Linear(256 if at else 64, 256) for at in range(24)]
-net = torch.nn.Sequential(*layers).to("DEVICE")
-optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-for x in torch.utils.data.DataLoader(Items(), batch_size=8):
-    optimizer.zero_grad()
-    net(x.to("DEVICE")).pow(2).mean().backward()
-    optimizer.step()
-"""
-_HARD: Final = {
-    "a compiled optimizer step": (
-        """
-import torch
-net = torch.nn.Linear(64, 64).to("DEVICE")
-optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-optimizer.step = torch.compile(optimizer.step)
-for at in range(200):
-    optimizer.zero_grad()
-    net(torch.randn(8, 64, device="DEVICE")).pow(2).mean().backward()
-    optimizer.step()
-""",
-        ("lr=1e-3", "lr=0.001"),
-        "",
-    ),
-    "a fix that runs out of memory": (
-        """
-import torch
-net = torch.nn.Linear(64, 64).to("DEVICE")
-optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-size = 64
-for at in range(200):
-    optimizer.zero_grad()
-    net(torch.randn(size, 64, device="DEVICE")).pow(2).mean().backward()
-    optimizer.step()
-""",
-        ("size = 64", "size = 1 << 44"),
-        "memory",
-    ),
-    "a CUDA graph": (
-        """
-import torch
-net = torch.nn.Linear(64, 64).to("DEVICE")
-optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-x = torch.randn(8, 64, device="DEVICE")
-def step():
-    optimizer.zero_grad(set_to_none=False)
-    net(x).pow(2).mean().backward()
-    optimizer.step()
-if x.is_cuda:
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for at in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    for at in range(200):
-        graph.replay()
-else:
-    for at in range(200):
-        step()
-""",
-        ("range(200)", "range(100 * 2)"),
-        "",
-    ),
-}
-"""Scripts, a change, and words that the answer must hold."""
-
-PARTS: Final[dict[str, Part]] = {
-    "known ratios": known,
-    "syncs": syncs,
-    "precision": precision,
-    "waiting for data": waits,
-    "hard scripts": hard,
+_NO_CHANGE: Final = (Verdict.SAME, Verdict.UNSURE)
+"""The verdicts on a change without effect."""
+_TUNE: Final = (sys.executable, "-m", "torchlint", "tune", "train.py")
+_BATCHES: Final = 2
+_TIMES: Final = 5
+"""How often a script is compared with itself, in so many batches of so many times."""
+FACTS: Final = {
     "itself": itself,
+    "hard scripts": hard,
+    "precision": precision,
+    "tune": tuned,
+    "waiting for data": waits,
+    "syncs": syncs,
 }
+"""Parts that hold whatever else runs, so that their jobs run side by side."""
+TIMES: Final = {"known ratios": known}
+"""Parts whose jobs run alone."""
+PARTS: Final[dict[str, Callable[[Bench], Jobs]]] = {**FACTS, **TIMES}
 
 
 _ASKED: Final = """
@@ -282,39 +327,67 @@ class Results:
     def __init__(self, folder: Path, device: str, version: str, *, again: bool) -> None:
         self._file = folder / "gpu-proof.json"
         self._key = {"device": device, "torch": version}
-        self.parts: dict[str, list[dict[str, Any]]] = {}
+        self._lock = threading.Lock()
+        self._machine: dict[str, Any] = {}
+        self.parts: dict[str, dict[str, list[dict[str, Any]]]] = {}
         if self._file.exists() and not again:
             before = json.loads(self._file.read_bytes())
             if {name: before.get(name) for name in self._key} == self._key:
-                self.parts = before["parts"]
+                self.parts, self._machine = before["parts"], before["machine"]
 
-    def keep(self, part: str, rows: list[Row], bench: Bench) -> None:
-        """Store the rows of a part, as JSON and as a table."""
-        self.parts[part] = [asdict(row) for row in rows]
-        head = {**self._key, "machine": bench.machine, "date": datetime.date.today().isoformat()}
-        document = {**head, "parts": self.parts}
-        self._file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        self._file.with_suffix(".md").write_text(self._table(bench), encoding="utf-8")
+    def has(self, part: str, job: str) -> bool:
+        """Return whether a job was measured."""
+        return job in self.parts.get(part, {})
+
+    def keep(self, part: str, job: str, rows: list[Row], machine: dict[str, Any]) -> None:
+        """Store the rows of a job, as JSON and as a table."""
+        with self._lock:
+            self._machine = machine or self._machine
+            self.parts.setdefault(part, {})[job] = [asdict(row) for row in rows]
+            today = datetime.date.today().isoformat()
+            head = {**self._key, "machine": self._machine, "date": today}
+            document = {**head, "parts": self.parts}
+            self._file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+            self._file.with_suffix(".md").write_text(self._table(), encoding="utf-8")
+
+    @property
+    def _rows(self) -> list[dict[str, Any]]:
+        return [row for part in PARTS for rows in self.parts.get(part, {}).values() for row in rows]
 
     @property
     def failed(self) -> list[dict[str, Any]]:
         """The rows that are not as they must be."""
-        return [row for rows in self.parts.values() for row in rows if not row["passed"]]
+        return [row for row in self._rows if not row["passed"]]
 
-    def _table(self, bench: Bench) -> str:
-        names = ", ".join(bench.machine.get("names", ())) or self._key["device"]
+    def _table(self) -> str:
+        names = ", ".join(self._machine.get("names", ())) or self._key["device"]
         lines = [f"# Measured on {names}, torch {self._key['torch']}", ""]
         lines += ["| part | case | measured | truth | verdict | |", "|---|---|---|---|---|---|"]
-        for rows in self.parts.values():
-            for row in rows:
-                told = (row["part"], row["case"], row["measured"], row["truth"], row["verdict"])
-                cells = (str(text).replace("|", "\\|") for text in told)
-                lines.append(f"| {' | '.join(cells)} | {'pass' if row['passed'] else 'FAIL'} |")
+        for row in self._rows:
+            told = (row["part"], row["case"], row["measured"], row["truth"], row["verdict"])
+            cells = (str(text).replace("|", "\\|") for text in told)
+            lines.append(f"| {' | '.join(cells)} | {'pass' if row['passed'] else 'FAIL'} |")
         return "\n".join(lines) + "\n"
 
 
+def measure(bench: Bench, results: Results, part: str, name: str, job: Job) -> None:
+    """Do one job, print its rows and keep them."""
+    began = time.monotonic()
+    try:
+        rows = job(bench)
+    except Exception as error:
+        traceback.print_exc()
+        rows = [Row(part, name, repr(error)[:160], "no error", "failed", False)]
+    results.keep(part, name, rows, bench.machine)
+    for row in rows:
+        sign = "pass" if row.passed else "FAIL"
+        seconds = f"[{time.monotonic() - began:.0f} s]"
+        told = f"{sign}  {part}: {row.case}: {row.measured} (truth: {row.truth}) {seconds}"
+        print(told, flush=True)
+
+
 def main() -> None:
-    """Measure every part that is missing, and print its rows."""
+    """Measure every job that is missing, and print its rows."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--device", help="by default the accelerator of this machine")
@@ -329,25 +402,18 @@ def main() -> None:
         sys.exit(2)
     bench = Bench(device, given.small, devices)
     results = Results(given.into, device, version, again=given.again)
-    for name in given.parts or PARTS:
-        if name in results.parts:
-            continue
-        began = time.monotonic()
-        rows = []
-        try:
-            for row in PARTS[name](bench):
-                rows.append(row)
-                sign = "pass" if row.passed else "FAIL"
-                print(
-                    f"{sign}  {name}: {row.case}: {row.measured} (truth: {row.truth})", flush=True
-                )
-        except Exception as error:
-            traceback.print_exc()
-            rows.append(
-                Row(name, "the part itself", repr(error)[:160], "no error", "failed", False)
-            )
-        results.keep(name, rows, bench)
-        print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
+    wanted = given.parts or PARTS
+    for parts, jobs_at_once in ((FACTS, max(1, (os.cpu_count() or 1) - 1)), (TIMES, 1)):
+        todo = [
+            (part, name, job)
+            for part in parts
+            if part in wanted
+            for name, job in PARTS[part](bench)
+            if not results.has(part, name)
+        ]
+        with ThreadPoolExecutor(jobs_at_once) as pool:
+            for each in todo:
+                pool.submit(measure, bench, results, *each)
     print(f"{len(results.failed)} rows are not as they must be")
     sys.exit(1 if results.failed else 0)
 

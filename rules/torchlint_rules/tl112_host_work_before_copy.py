@@ -25,7 +25,7 @@ from torchlint.api import (
 _PEELED: Final = frozenset("float double half to type clone contiguous permute transpose".split())
 _JOINS: Final = frozenset({"torch.cat", "torch.stack", "torch.concat"})
 _FUNCTIONAL: Final = "torch.nn.functional."
-_ROUNDING: Final = "the device may round the last digit otherwise"
+_ROUNDING: Final = "the device may round the last digit differently"
 _Peeled = tuple[cst.BaseExpression | None, bool]
 _NOTHING: Final[_Peeled] = (None, False)
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import CallSite, Edits, Finding, Fix, Frequency, Rule, Script
+from torchlint_rules.shared.leftoptions import LeftOption, left_options
 
 
 class _Barrier(NamedTuple):
@@ -47,6 +48,14 @@ _BARRIERS: Final = {
         )
     },
 }
+_OPTION: Final = LeftOption(
+    "torch_empty_cache_steps",
+    tuple(range(1, 11)),
+    ("transformers", "trl"),
+    "gives the cached memory back every few steps, and asks for the same memory again",
+    _EMPTIES.because,
+    "medium",
+)
 _IT: Final = ("it", "them")
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic", "timeit.timeit"})
 _BODIES: Final = (cst.SimpleStatementLine, cst.IndentedBlock, cst.SimpleStatementSuite)
@@ -63,6 +72,7 @@ _STREAMS: Final = (
 class BarrierInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every barrier in each step."""
+        yield from left_options(script, self.code, _OPTION)
         hot = [
             site
             for site in script.calls.of(*_BARRIERS)
@@ -75,7 +85,7 @@ class BarrierInLoop(Rule):
             )
             message = f"`{first[0]}` in every step {first[1]}"
             message += "".join(f"; and `{code}` {cost}" for code, cost in others)
-            message += f"; take {_IT[len(sites) > 1]} out"
+            message += f"; remove {_IT[len(sites) > 1]}"
             span = script.span(sites[0].node)
             yield Finding(self.code, span, message, _fix(script, sites, hot))
 
@@ -167,7 +177,7 @@ def _fix(script: Script, sites: list[CallSite], hot: list[CallSite]) -> Fix | No
         if imports:
             edits = script.edits.drop_all(together)
     because = ", and ".join(dict.fromkeys(_BARRIERS[str(site.name)].because for site in sites))
-    title = f"Take out {' and '.join(script.code(site.node) for site in sites)}"
+    title = f"Remove {' and '.join(script.code(site.node) for site in sites)}"
     return Fix.unsafe(title, edits, imports or (), because=because)
 
 

@@ -31,7 +31,7 @@ class GuardWaitsEachStep(Rule):
             shown = script.tree.brief(guard.asked)
             message = (
                 f"`{shown}` waits for the device in every step, only to stop if "
-                f"`{script.code(guard.tensor)}` is not finite; ask every {every}th step"
+                f"`{script.code(guard.tensor)}` is not finite; check every {every}th step"
             )
             stays = _staying(script, guard)
             notes = () if stays is None else (Note(script.span(stays), "the step waits here, too"),)

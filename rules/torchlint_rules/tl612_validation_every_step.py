@@ -22,7 +22,7 @@ class ValidationEveryStep(Rule):
 
     def _of_lightning(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
         given = arguments.given(_INTERVAL)
-        if not arguments.is_literal(_INTERVAL, 1) or given is None or arguments.is_trial:
+        if not arguments.is_literal(_INTERVAL, 1) or arguments.is_trial:
             return
         if not arguments.is_off("limit_val_batches"):
             return
@@ -30,12 +30,15 @@ class ValidationEveryStep(Rule):
             f"`{_INTERVAL}=1` validates after every batch, because the whole number counts "
             "batches: write 1.0 to validate once per epoch"
         )
-        fix = Fix.unsafe(
-            "Validate once per epoch",
-            script.edits.set_argument(arguments.call, given, _INTERVAL, "1.0"),
-            because="validation runs at other steps, and so does what follows from it",
-        )
-        yield Finding(self.code, script.span(given), message, fix)
+        fix, notes = None, arguments.notes(_INTERVAL)
+        if given is not None and not notes:
+            fix = Fix.unsafe(
+                "Validate once per epoch",
+                script.edits.set_argument(arguments.call, given, _INTERVAL, "1.0"),
+                because="validation runs at other steps, and so does what follows from it",
+            )
+        span = script.span(given or arguments.call)
+        yield Finding(self.code, span, message, fix, notes)
 
     def _of_transformers(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
         strategy = arguments.setting("eval_strategy")

@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import CallSite, Finding, Fix, Rule, Script
+from torchlint_rules.shared.leftoptions import LeftOption, left_options
 
 _DDP: Final = "torch.nn.parallel.DistributedDataParallel"
 _KEYWORD: Final = "find_unused_parameters"
@@ -15,12 +16,21 @@ _STRATEGIES: Final = frozenset("DistributedDataParallelKwargs DDPStrategy".split
 _FRAMEWORKS: Final = ("accelerate", "lightning", "pytorch_lightning")
 _NAMED: Final = "ddp_find_unused_parameters_true"
 _BECAUSE: Final = "a parameter that gets no gradient in some pass makes training stop with an error"
+_OPTION: Final = LeftOption(
+    "ddp_find_unused_parameters",
+    (True,),
+    ("transformers", "trl"),
+    "makes every step walk the whole graph for parameters without a gradient",
+    _BECAUSE,
+    "low",
+)
 _DEPTH: Final = 2
 
 
 class FindUnusedParameters(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every network with `find_unused_parameters=True`."""
+        yield from left_options(script, self.code, _OPTION)
         for call in script.tree.all(cst.Call):
             name = script.name(call.func) or ""
             if not name.startswith((_DDP, *_FRAMEWORKS)) or _is_tested(script, call):

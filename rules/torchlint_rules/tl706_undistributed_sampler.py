@@ -39,7 +39,7 @@ def _message(script: Script, loader: Loader) -> str:
     named = f"`{data}`" if data.replace(".", "").isidentifier() else "its data"
     return (
         f"every process goes through all of {named} in each epoch: give {loader.label} a "
-        "`DistributedSampler`, which deals it out among them"
+        "`DistributedSampler`, which splits it among them"
     )
 
 

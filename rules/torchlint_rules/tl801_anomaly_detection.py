@@ -8,12 +8,21 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, Rule, Script
+from torchlint_rules.shared.leftoptions import LeftOption, left_options
 
 _SETTER: Final = "torch.autograd.set_detect_anomaly"
 _CONTEXT: Final = "torch.autograd.detect_anomaly"
 _COST: Final = "traces every operation and makes steps 3 to 9 times slower"
-_TITLE: Final = "Take the anomaly detection out"
+_TITLE: Final = "Remove the anomaly detection"
 _CAUGHT: Final = "the file catches what a backward pass raises, as anomaly detection does for a NaN"
+_OVERFLOWS: Final = LeftOption(
+    "debug",
+    ("underflow_overflow",),
+    ("transformers", "trl"),
+    "looks at the output of every layer in every step",
+    "the run no longer stops at the first value that is infinite or no number",
+    "high",
+)
 _TOGETHER: Final = 20
 """The maximum number of places that one fix removes, so that imports go with the last."""
 
@@ -29,6 +38,7 @@ class AnomalyDetection(Rule):
             if fix is not None and script.once(_is_caught):
                 fix = Fix.unsafe(_TITLE, fix.edits, because=_CAUGHT)
             yield Finding(self.code, script.span(place.call), message, fix)
+        yield from left_options(script, self.code, _OVERFLOWS)
 
 
 def _is_caught(script: Script) -> bool:
@@ -97,7 +107,7 @@ def _switched(script: Script, node: cst.CSTNode) -> bool:
 
 def _of_call(script: Script, call: cst.Call) -> _Place:
     """Return the removal of a call that is a whole statement or context manager."""
-    advice = "take it out, or switch it on by an argument"
+    advice = "remove it, or switch it on with an argument"
     rewrite = script.edits
     holder = script.tree.parent(call)
     if isinstance(holder, cst.WithItem):

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import CallSite, Finding, Fix, Note, Role, Rule, Script, State
+from torchlint_rules.shared.leftoptions import LeftOption, left_options
 from torchlint_rules.shared.removal import Leftover, removal_of
 
 _TORCH: Final = frozenset({
@@ -23,6 +24,24 @@ _HISTORY: Final = "torch.cuda.memory._record_memory_history"
 _SNAPSHOTS: Final = ("_dump_snapshot", "_snapshot", "memory_snapshot")
 _BREAKDOWN: Final = "wall_clock_breakdown"
 _DEAR: Final = ("with_stack", "record_shapes", "profile_memory")
+_OPTIONS: Final = (
+    LeftOption(
+        "profiler",
+        ("advanced", "pytorch"),
+        ("lightning",),
+        "records every call of the whole training",
+        "its report at the end of the run is gone",
+        "high",
+    ),
+    LeftOption(
+        "skip_memory_metrics",
+        (False,),
+        ("transformers", "trl"),
+        "measures memory through the whole training and evaluation",
+        "the metrics no longer tell how much memory was used",
+        "medium",
+    ),
+)
 _DEPTH: Final = 3
 
 
@@ -31,6 +50,7 @@ class Profiler(Rule):
         """Flag every profiler that records training without a limit."""
         if _measures(script):
             return
+        yield from left_options(script, self.code, *_OPTIONS)
         places = [
             place
             for site in script.calls.of(*_TORCH, *_MARKERS, *_PYTHON, *_RUNNERS, _HISTORY)
@@ -49,7 +69,7 @@ class Profiler(Rule):
             if timed.equals(True) and timed.node is not None:
                 message = (
                     f"`{_BREAKDOWN}` makes DeepSpeed wait for the device around each phase of "
-                    "every step: take it out"
+                    "every step: remove it"
                 )
                 note = Note(script.span(timed.node), f"`{_BREAKDOWN}` is set here")
                 yield Finding(self.code, script.span(arg), message, None, (note,))
@@ -174,16 +194,16 @@ def _is_started(script: Script, call: cst.Call) -> bool:
 def _message(script: Script, place: _Place) -> str:
     called = f"`{script.code(place.site.node.func)}`"
     if place.name == _HISTORY:
-        return f"{called} keeps a record of every allocation of the whole training: take it out"
+        return f"{called} keeps a record of every allocation of the whole training: remove it"
     if place.name in _MARKERS:
-        return f"{called} marks every operation of the whole training: take it out"
+        return f"{called} marks every operation of the whole training: remove it"
     if place.name not in _TORCH:
-        return f"{called} watches every Python call of the whole training: take it out"
+        return f"{called} watches every Python call of the whole training: remove it"
     dear = any(place.site.argument(option).equals(True) for option in _DEAR)
     times = "up to 17 times" if dear else "5 to 10 times"
     return (
         f"{called} records every operation of the whole training and makes small ones {times} "
-        "slower: take it out, or give it a schedule"
+        "slower: remove it, or give it a schedule"
     )
 
 

@@ -32,7 +32,10 @@ def test_a_part_is_measured_once_and_written_as_a_table(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("pass  syncs: two waits in a step: 2.0 -> 0.0")
     written = json.loads((tmp_path / "gpu-proof.json").read_bytes())
-    assert [row["passed"] for row in written["parts"]["syncs"]] == [True]
+    jobs = written["parts"]["syncs"]
+    assert {name: [row["passed"] for row in rows] for name, rows in jobs.items()} == {
+        "two waits in a step": [True]
+    }
     table = (tmp_path / "gpu-proof.md").read_text(encoding="utf-8")
     assert "| syncs | two waits in a step | 2.0 -> 0.0 at lines [23] |" in table
     assert proof(*call).stdout == "0 rows are not as they must be\n"

@@ -19,6 +19,9 @@ UNUSED: Final = "TL002"
 """The code of the rule about suppressions."""
 
 
+_ENDINGS: Final = (".json", ".yaml", ".yml")
+
+
 def relevant(text: str, rules: Selection, linked: Linked | None = None) -> Iterator[RuleHead]:
     """Yield the rules that may find something in a text, judged with what is linked to it."""
     words = _Around(_Words(text), linked)
@@ -28,7 +31,7 @@ def relevant(text: str, rules: Selection, linked: Linked | None = None) -> Itera
         elif head.code == UNUSED:
             if _names_our_rules(text, rules):
                 yield head
-        elif words.names(head.about) and words.own.holds(head.needs):
+        elif words.names(head.about) and words.need(head.needs):
             if not head.elsewhere or words.hold(head.elsewhere):
                 yield head
 
@@ -89,6 +92,10 @@ class _Around:
         if self.own.names(libraries):
             return True
         return self._others is not None and self._others.names(libraries)
+
+    def need(self, words: tuple[str, ...]) -> bool:
+        """Return whether the text, or an argument file that it names, contains one of the words."""
+        return self.own.holds(words) or (self.own.holds(_ENDINGS) and self.hold(words))
 
     def hold(self, words: tuple[str, ...]) -> bool:
         """Return whether the text, or what is linked to it, contains one of these words."""

@@ -24,6 +24,7 @@ MOST_FILES: Final = 1_000
 _NAMED: Final = re.compile(r"""["']([\w./-]+\.(?:json|ya?ml))["']""")
 _READING: Final = re.compile(
     r"\b(?:json|yaml)\.(?:\w+_)?loads?\b|\bparse_(?:json|yaml)_file\b|\bdeepspeed\b"
+    r"|\bOmegaConf\.load\b|\bdefault_config_files\b"
 )
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\b(?:true|false|null)\b')
 _CONSTANTS: Final = {"true": "True", "false": "False", "null": "None"}

@@ -104,6 +104,7 @@ class Outline(NamedTuple):
 
 MARKS: Final = (
     ".backward(", "DataLoader", "Trainer(", "TrainingArguments", "LightningModule", "Engine(",
+    "LightningCLI(",
 )  # fmt: skip
 """A text that trains a network or loads batches contains one of these."""
 _HANDLES: Final = re.compile(

@@ -26,7 +26,7 @@ class Worth(NamedTuple):
     @classmethod
     def of(cls, entry: Entry) -> Worth:
         """Return what a finding is worth: measured in its script or on a fixture, or assumed."""
-        own, evidence = entry.measured, entry.card.evidence
+        own, evidence = entry.measured, _evidence(entry)
         if own is not None and own.verdict == "FASTER":
             return cls(own.ratio, f"{own.ratio:.1f}x measured here")
         if own is not None:
@@ -34,7 +34,7 @@ class Worth(NamedTuple):
         if entry.traced is not None:
             share = min(entry.traced.share, 0.99)
             return cls(1 / (1 - share), f"{share:.0%} of the trace")
-        if evidence is not None and evidence.verdict == "FASTER":
+        if evidence is not None:
             return cls(evidence.ratio, figure(evidence))
         return cls(_ASSUMED[entry.severity])
 
@@ -46,10 +46,16 @@ def figure(measurement: Measurement) -> str:
 
 def tag(entry: Entry) -> str:
     """Return the impact of a finding, with the measured speed-up of its fix."""
-    evidence = entry.card.evidence
-    is_faster = evidence is not None and evidence.verdict == "FASTER" and entry.measured is None
-    parts = (entry.impact, figure(evidence) if evidence is not None and is_faster else "")
+    evidence = _evidence(entry) if entry.measured is None else None
+    parts = (entry.impact, figure(evidence) if evidence is not None else "")
     return ", ".join(filter(None, parts))
+
+
+def _evidence(entry: Entry) -> Measurement | None:
+    """Return the speed-up measured on a fixture, None where little is at stake in this script."""
+    evidence = entry.card.evidence
+    faster = evidence is not None and evidence.verdict == "FASTER"
+    return evidence if faster and entry.impact != "low" else None
 
 
 def in_order_of(order: str, entries: Iterable[Entry]) -> list[Entry]:

@@ -116,6 +116,7 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
         return True
     if method in _METHODS:
         return script.kind(said) not in _TENSORS
+    said = said.value if isinstance(said, cst.Subscript) else said
     owner = said.attr if isinstance(said, cst.Attribute) else said
     word = owner.value.lower() if isinstance(owner, cst.Name) else ""
     if method == "line":
@@ -124,7 +125,7 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
         return loop.role is Role.TRAIN_BATCH  # an evaluation writes its results
     if word in _RECORDERS and method not in (*_UPKEEP, *_COLLECTS):
         return script.kind(said) not in (Kind.SEQUENCE, Kind.MAPPING)
-    return method in ("log", "print") and word in _LOGGERS
+    return method in ("log", "print") and word.rpartition("_")[2] in _LOGGERS
 
 
 def _hands_over_a_read(script: Script, call: cst.Call, called: cst.Name) -> bool:

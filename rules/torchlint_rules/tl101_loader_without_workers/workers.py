@@ -51,8 +51,8 @@ def doubt(
     unseen = _unseen(script, dataset, traits)
     if unseen:
         return (
-            f"{unseen} was not looked at: it may draw random numbers, or hold an open file, which "
-            "workers do not share"
+            f"{unseen} is not visible here: it may draw random numbers, or hold an open file, "
+            "which workers do not share"
         )
     if script.source.is_notebook:
         return "on Windows and macOS workers cannot import the classes that a notebook defines"

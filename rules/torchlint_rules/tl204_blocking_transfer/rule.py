@@ -17,7 +17,8 @@ _MOST_NAMES: Final = 4
 _MOVERS: Final = ("accelerate", "lightning", "fastai")
 """Frameworks whose loaders return batches that are already on the device."""
 _OWN_CLASS: Final = (
-    "if what moves is an object of a class out of sight, its method has to know the argument"
+    "if what moves is an object of a class that is not visible here, its method has to know the "
+    "argument"
 )
 
 

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from torchlint.api import Finding, Fix, Script, TrainerArguments
+from torchlint_rules.shared.leftoptions import LeftOption, left_options
+
+_COUNTS: Final = LeftOption(
+    "include_num_input_tokens_seen",
+    (True, "all", "non_padding"),
+    ("transformers", "trl"),
+    "gathers the number of tokens from all processes and reads it in every micro-batch",
+    "the log no longer counts the tokens",
+    "low",
+)
 
 
 def intervals(script: Script, code: str, every: int) -> Iterator[Finding]:
@@ -32,6 +43,7 @@ def intervals(script: Script, code: str, every: int) -> Iterator[Finding]:
             )
         span = script.span(given or arguments.call)
         yield Finding(code, span, message, fix, arguments.notes(option))
+    yield from left_options(script, code, _COUNTS)
 
 
 def _is_on_cpu(arguments: TrainerArguments) -> bool:

@@ -48,7 +48,7 @@ def _fix_of_loss(script: Script, found: Rebuilt, title: str, edits: Edits) -> Fi
     read = [each for part in parts for each in script.tree.within(part, cst.Attribute)]
     read = [each for each in read if not script.values.visibility.is_of_library(each)]
     if read and script.values.visibility.unseen_call(found.loop.node.body) is not None:
-        because = f"code out of sight might set `{script.code(read[0])}` in the loop"
+        because = f"code that is not visible here might set `{script.code(read[0])}` in the loop"
         return Fix.unsafe(title, edits, because=because)
     return Fix.exact(title, edits)
 

@@ -13,6 +13,7 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.environments import Environments
 from torchlint.semantic.loops.feeding import Feeding
 from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.gradient import Gradients
 from torchlint.semantic.values.iteration import Iteration
@@ -63,6 +64,8 @@ _BATCH_MAKERS: Final = ("get_batch", "next_batch", "getbatch", "sample_batch", "
 _TELLING: Final = frozenset("update_grad need_update".split())
 _BACKWARD: Final = ("backward", "manual_backward")
 _STEPS: Final = (*_BACKWARD, "step")
+_PREDICTS: Final = "prediction_step"
+"""The method of a trainer of Transformers that runs the network of its first argument."""
 _STEPPERS: Final = frozenset("opt optim optimizer optimiser".split())
 
 
@@ -384,7 +387,8 @@ class Loops(Analysis):
             return False
         kind = self.kinds.kind(func.value)
         if kind in (Kind.OPTIMIZER, Kind.SCALER):
-            return True
+            # annotations call schedulers optimizers
+            return not dotted(func.value).endswith("scheduler")
         last = func.value
         name = last.value if isinstance(last, cst.Name) else ""
         return kind is Kind.UNKNOWN and name.lower() in _STEPPERS and len(call.args) < 2
@@ -420,6 +424,8 @@ class Loops(Analysis):
         if isinstance(func, cst.Attribute) and func.attr.value in ("forward", "module"):
             if self.kinds.kind(func.value) is Kind.MODULE:
                 return func.value
+        if isinstance(func, cst.Attribute) and func.attr.value == _PREDICTS and len(call.args) > 1:
+            return call.args[0].value
         if self.kinds.kind(func) is Kind.MODULE and self.functions.definition(func) is None:
             return func
         return None

@@ -80,6 +80,7 @@ _TRIAL: Final = 200
 """The number of steps below which a run only tries something."""
 _PARSER: Final = re.compile(r"transformers\.(?:\w+\.)*HfArgumentParser")
 _PARSES: Final = ("parse_json_file", "parse_yaml_file")
+_COMMAND: Final = re.compile(_LIGHTNING + "LightningCLI")
 _TAKES_CONFIGURATION: Final = (
     ("deepspeed.initialize", "config"),
     ("deepspeed.initialize", "config_params"),
@@ -178,12 +179,14 @@ class TrainerArguments:
         return steps is None or 0 < steps.value < _TRIAL
 
     def notes(self, *names: str) -> tuple[Note, ...]:
-        """Return notes on where options are set, for those that the call does not spell out."""
+        """Return notes on where options are set that the call, or its file, does not spell out."""
+        tree = self._trainings.tree
         found = ((name, self.setting(name)) for name in names)
         return tuple(
-            Note(self._trainings.tree.span(each.node), f"`{name}` is set here")
+            Note(tree.span(each.node), f"`{name}` is set here")
             for name, each in found
-            if each is not None and each.node is not None and self.given(name) is None
+            if each is not None and each.node is not None
+            if self.given(name) is None or not tree.is_own(each.node)
         )
 
     def takes(self, name: str) -> bool:
@@ -256,10 +259,8 @@ class Trainings(Analysis):
 
     @cached_property
     def _all_arguments(self) -> tuple[TrainerArguments, ...]:
-        return tuple(
-            TrainerArguments(self, call, framework, owner)
-            for call, framework, owner in self._made(_ARGUMENTS)
-        ) + tuple(self._read())
+        made = (TrainerArguments(self, *each) for each in self._made(_ARGUMENTS))
+        return (*made, *self._read(), *self._commanded())
 
     @cached_property
     def _all_trainers(self) -> tuple[TrainerCall, ...]:
@@ -326,6 +327,20 @@ class Trainings(Analysis):
                     if framework:
                         known = owner if isinstance(owner, cst.ClassDef) else None
                         yield TrainerArguments(self, call, framework, known, read)
+
+    def _commanded(self) -> Iterator[TrainerArguments]:
+        """Yield the options that a command line of Lightning takes from a file of the project."""
+        for name in filter(_COMMAND.fullmatch, self.calls.called):
+            for site in self.calls.of(name):
+                kwargs = site.argument("parser_kwargs").node
+                parser = self.values.entry(kwargs, "fit").node if kwargs is not None else None
+                for given in filter(None, (kwargs, parser)):
+                    listed = self.values.entry(given, "default_config_files").node
+                    paths = listed.elements if isinstance(listed, (cst.List, cst.Tuple)) else ()
+                    read = self.values.files.named(paths[0].value) if len(paths) == 1 else None
+                    options = self.values.entry(read, "trainer").node if read is not None else None
+                    if isinstance(options, cst.Dict):
+                        yield TrainerArguments(self, site.node, "lightning", None, options)
 
     def _parsers(self, call: cst.Call) -> Iterator[cst.Call]:
         receiver = call.func.value if isinstance(call.func, cst.Attribute) else call.func

@@ -170,6 +170,8 @@ class Readings:
                 return False
             if func.attr.value in _LOSSES and self._is_super(func.value):
                 return True
+            if self.frequencies.loops.module_call(call) is not None:
+                return True
         if _ELSEWHERE.match(self.names.name(func) or ""):
             return False
         given = [(arg.value, self.kinds.kind(arg.value)) for arg in call.args if not arg.star]

@@ -14,6 +14,7 @@ from torchlint.semantic.scope.scopes import How
 _OF_STREAMS: Final = frozenset({
     "json.load", "json.loads", "yaml.load", "yaml.safe_load", "yaml.full_load", "yaml.unsafe_load",
 })  # fmt: skip
+_CONFIGURATION: Final = "omegaconf.OmegaConf.load"
 _PATHS: Final = frozenset({"pathlib.Path", "os.path.abspath", "builtins.str", "os.fspath"})
 _READS: Final = frozenset("read read_text open".split())
 _WRITES: Final = ("w", "a", "x", "+")
@@ -32,9 +33,14 @@ class ArgumentFiles(Analysis):
         """Return the dictionary that a call reads from a file of the project."""
         if not self.tree.view.files or not call.args:
             return None
-        if self.names.name(call.func) not in _OF_STREAMS:
-            return None
-        return self._opened(call.args[0].value)
+        given = call.args[0].value
+        if self.is_configuration(call):
+            return self._opened(given) or self.named(given)
+        return self._opened(given) if self.names.name(call.func) in _OF_STREAMS else None
+
+    def is_configuration(self, node: cst.BaseExpression | None) -> bool:
+        """Return whether a call reads a file whose entries are attributes as well."""
+        return isinstance(node, cst.Call) and self.names.name(node.func) == _CONFIGURATION
 
     def named(self, path: cst.BaseExpression) -> cst.Dict | None:
         """Return the dictionary in the file of a path that the code spells out."""

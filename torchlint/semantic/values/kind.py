@@ -209,7 +209,7 @@ def derived(bases: list[str]) -> Kind:
     """Return the kind of an instance of a class with these bases."""
     for base in bases:
         last = base.rpartition(".")[2]
-        if base.startswith("torch.optim.lr_scheduler.") or last.endswith("LRScheduler"):
+        if base.startswith("torch.optim.lr_scheduler") or last.endswith("LRScheduler"):
             return Kind.SCHEDULER
         if base.startswith("torch.optim.") or last == "Optimizer":
             return Kind.OPTIMIZER

@@ -108,7 +108,7 @@ class Values(Analysis):
             return self._joint(bindings) if bindings else Value(State.KNOWN, node)
         if type(node) is cst.Attribute:
             bindings = self.functions.attribute(node)
-            return self._joint(bindings) if bindings else _DECIDED
+            return self._joint(bindings) if bindings else self._option(node)
         if type(node) is cst.Subscript:
             return self._item(node)
         return Value(State.KNOWN, node)
@@ -120,6 +120,19 @@ class Values(Analysis):
             return None
         literal = self.value_of(index.value).literal
         return literal if type(literal) in (int, str) else None
+
+    def _option(self, node: cst.Attribute) -> Value:
+        """Return an option of a configuration that nothing in view changes: `cfg.trainer.steps`."""
+        root: cst.BaseExpression = node
+        while isinstance(root, cst.Attribute):
+            root = root.value
+        if not isinstance(root, cst.Name) or not self.files.is_configuration(
+            self.value_of(root).node
+        ):
+            return _DECIDED
+        found = self.entry(node.value, node.attr.value)
+        changed = self._is_changed(dotted(node.value), node.attr.value)
+        return found if found.state is State.KNOWN and not changed else _DECIDED
 
     def _item(self, node: cst.Subscript) -> Value:
         """Return an entry that a dictionary always has: nothing in view changes it."""
@@ -282,7 +295,8 @@ class Values(Analysis):
             else self.functions.attribute(node)
         )
         if not bindings:
-            return _UNKNOWN
+            inner = self.value_of(node).node
+            return self.entry(inner, key) if isinstance(inner, cst.Dict) else _UNKNOWN
         found = _either([self._entry_of_binding(binding, key) for binding in bindings])
         around = {id(block) for block in self.scopes.blocks(node)}
         for place, value in self._changes(node, key):
