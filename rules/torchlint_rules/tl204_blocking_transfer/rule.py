@@ -125,7 +125,7 @@ def _is_rare(script: Script, part: Part, call: cst.Call) -> bool:
     """Return whether a part is read from its loader, or moved, only now and then."""
     place = part.place
     if isinstance(place, cst.Call) and not any(True for _ in script.loops.around(place)):
-        return True
+        return script.loops.frequency(call) is not Frequency.EVERY_PASS
     if isinstance(place, cst.For) and any(loop.node is place for loop in script.loops.around(call)):
         return script.loops.frequency(call, within=place) is Frequency.RARE
     return script.loops.frequency(call) is Frequency.RARE

@@ -112,19 +112,14 @@ class Origins(Analysis):
     def _follow_attribute(self, node: cst.Attribute, steps: Steps, search: _Search) -> None:
         bound = self.functions.attribute(node)
         bindings = [each for each in bound if not self.tree.inside(node, each.node)]
-        known = self._is_known(node) if not bindings and not steps else False
+        known = not bindings and (
+            self.names.name(node) is not None or self.functions.definition(node) is not None
+        )
         if not steps and (known or any(b.how in _ENDS for b in bindings)):
             search.found[id(node)] = node
             return
         self._follow_bindings(bindings, steps, search)
         self._follow_additions(node, steps, search)
-
-    def _is_known(self, node: cst.Attribute) -> bool:
-        """Return whether an attribute is something imported, or a method without decorators."""
-        if self.names.name(node) is not None:
-            return True
-        method = self.functions.definition(node)
-        return isinstance(method, cst.FunctionDef) and not method.decorators
 
     def _follow_bindings(self, bindings: Sequence[Binding], steps: Steps, search: _Search) -> None:
         if not bindings:
