@@ -41,7 +41,7 @@ class LoaderBuiltInLoop(Rule):
                 assert function is not None
                 message = (
                     f"each epoch rebuilds {loader.label} in `{function.name.value}()`; make it "
-                    "once before the epochs and hand it in"
+                    "once before the epochs and pass it in"
                 )
             elif invariance is Invariance.REMADE:
                 message = (
@@ -153,14 +153,16 @@ def _fix(script: Script, loader: Loader, loop: Loop) -> Fix | None:
     title = "Make the loader once, before the loop"
     persistent = loader.argument("persistent_workers")
     if persistent.state is not State.ABSENT and not persistent.equals(False):
-        because = "workers that live on shuffle otherwise from the second epoch on"
+        because = "workers that live on shuffle differently from the second epoch on"
         return Fix.unsafe(title, edits, because=because)
     generator = loader.given("generator")
     if generator is not None and isinstance(generator.value, cst.Call):
         because = "each epoch shuffled alike, since it seeded the generator again"
         return Fix.unsafe(title, edits, because=because)
     if loader.escapes:
-        because = "code out of sight gets the loader, and what it changes on it would stay"
+        because = (
+            "code that is not visible here gets the loader, and what it changes on it would stay"
+        )
         return Fix.unsafe(title, edits, because=because)
     return Fix.exact(title, edits)
 

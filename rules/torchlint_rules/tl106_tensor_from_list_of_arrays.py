@@ -21,9 +21,7 @@ _TYPED: Final = {
 }
 _MAKERS: Final = ("torch.tensor", "torch.as_tensor", *_TYPED)
 _FILLING: Final = frozenset("append clear copy count index sort reverse".split())
-_MIXED: Final = (
-    "arrays of different dtypes would be promoted by NumPy's rules, of which torch's differ"
-)
+_MIXED: Final = "NumPy promotes arrays of different dtypes by rules that differ from torch's"
 _EMPTY: Final = "`np.stack` raises where the list is empty, torch.tensor made an empty tensor"
 
 

@@ -35,8 +35,12 @@ _DECODES: Final = re.compile(
 _LISTS: Final = frozenset("os.listdir os.scandir os.walk glob.glob glob.iglob".split())
 _LIST_METHODS: Final = ("glob", "rglob", "iterdir")
 _BUILDS: Final = re.compile(r"transformers\.\w+\.from_pretrained|torchvision\.models\.[a-z]\w*")
+_FILTERS: Final = re.compile(
+    r"torchaudio\.transforms\.(?:Mel\w*|MFCC|LFCC|Resample|\w*Spectrogram)|librosa\.filters\.\w+"
+)
+"""Transforms of sound that compute their filters when they are made."""
 _WHOLE: Final = ("read", "readlines", "read_text", "read_bytes")
-_TOKENISES: Final = frozenset("encode encode_plus tokenize batch_encode_plus __call__".split())
+_TOKENIZES: Final = frozenset("encode encode_plus tokenize batch_encode_plus __call__".split())
 _NO_NETWORKS: Final = frozenset(
     (
         "transform transforms augment augmentation aug normalize resize criterion encoder decoder"
@@ -89,7 +93,7 @@ def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, I
                 changes = _Changes(script, bodies)
                 if not _is_kept(script, call) and not changes.varies(_worked_on(script, call)):
                     message = f"`{code.label}` {what} again for each {one}; do it once, before"
-                    yield call, message, None
+                    yield call, message, "medium" if "filters" in what else None
             elif code.per is Per.ITEM and not drawn and not _is_kept(script, call):
                 work = _item_work(script, call)
                 if work:
@@ -106,6 +110,8 @@ def _constant_work(script: Script, call: cst.Call) -> str:
         return f"lists the directory (`{word}`)"
     if _BUILDS.fullmatch(name):
         return f"loads `{word}`"
+    if _FILTERS.fullmatch(name):
+        return f"computes the filters of `{word}`"
     if _READS.fullmatch(name):
         mapped = script.calls.at(call).given("mmap_mode", 1) is not None
         return "" if mapped and name == "numpy.load" else f"reads the same file (`{word}`)"
@@ -148,7 +154,7 @@ def _item_work(script: Script, call: cst.Call) -> str:
             or not call.args
         ):
             continue
-        if ran in _TOKENISES and script.functions.definition(func) is None:
+        if ran in _TOKENIZES and script.functions.definition(func) is None:
             return (
                 f"runs `{script.code(node)}` on each item in every epoch; tokenize all items once"
             )

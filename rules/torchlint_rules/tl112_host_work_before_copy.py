@@ -25,7 +25,7 @@ from torchlint.api import (
 _PEELED: Final = frozenset("float double half to type clone contiguous permute transpose".split())
 _JOINS: Final = frozenset({"torch.cat", "torch.stack", "torch.concat"})
 _FUNCTIONAL: Final = "torch.nn.functional."
-_ROUNDING: Final = "the device may round the last digit otherwise"
+_ROUNDING: Final = "the device may round the last digit differently"
 _Peeled = tuple[cst.BaseExpression | None, bool]
 _NOTHING: Final[_Peeled] = (None, False)
 
@@ -99,12 +99,16 @@ def _peeled(script: Script, node: cst.BaseExpression) -> _Peeled:
     if isinstance(node, cst.BinaryOperation):
         if not isinstance(node.operator, (cst.Divide, cst.Multiply, cst.Add, cst.Subtract)):
             return None, False
-        if not script.values.numbers.is_number(node.right):
+        if not script.values.numbers.is_number(node.right) and not _is_constant(script, node.right):
             return None, False
         root, works = script.answer(_peeled, node.left, _NOTHING)
-        return root, works or isinstance(node.operator, cst.Divide)
+        twice = isinstance(node.left, cst.BinaryOperation)
+        return root, works or twice or isinstance(node.operator, cst.Divide)
     if not isinstance(node, cst.Call):
         return node, False
+    callee = script.functions.callee(node)
+    if callee is not None:
+        return _of_own_function(script, node, callee)
     name = script.name(node.func) or ""
     if name.startswith(_FUNCTIONAL):
         return _of_function(script, node, name.removeprefix(_FUNCTIONAL))
@@ -123,6 +127,37 @@ def _peeled(script: Script, node: cst.BaseExpression) -> _Peeled:
         return node, False
     root, works = script.answer(_peeled, owner, _NOTHING)
     return root, works or (method == "contiguous" and _reorders(owner))
+
+
+def _is_constant(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a name of the module is a tensor of the host, like the mean of images."""
+    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    made = bindings[0] if len(bindings) == 1 else None
+    if made is None or any(True for _ in script.loops.around(made.node)):
+        return False
+    if isinstance(made.node, cst.For) or script.scopes.scope(made.node).is_function:
+        return False
+    return script.kind(node) is Kind.TENSOR and script.values.placement.on_host(node)
+
+
+def _of_own_function(script: Script, call: cst.Call, function: cst.FunctionDef) -> _Peeled:
+    """Return what a function of the project works on: one of its arguments."""
+    returned = script.functions.returns(function)
+    root, works = script.answer(_peeled, returned[0], _NOTHING) if len(returned) == 1 else _NOTHING
+    while isinstance(root, cst.Name):
+        bindings = script.scopes.reaching(root)
+        made = bindings[0] if len(bindings) == 1 else None
+        if made is None or made.path:
+            break
+        if isinstance(made.node, cst.Param):
+            root = script.functions.passed(call, function, made.name)
+            below, also = script.answer(_peeled, root, _NOTHING) if root is not None else _NOTHING
+            return below, works or also
+        if made.value is None:
+            break
+        root, also = script.answer(_peeled, made.value, _NOTHING)
+        works = works or also
+    return call, False
 
 
 def _of_function(script: Script, node: cst.Call, name: str) -> _Peeled:
@@ -164,6 +199,8 @@ def _fix(script: Script, move: Move, found: _Work) -> Fix | None:
     root = found.root
     if move.call.func.lpar or not isinstance(root, (cst.Name, cst.Attribute, cst.Subscript)):
         return None
+    if _takes_constants(script, found.work):
+        return None
     call = script.span(move.call)
     start = call.start if found.line is None else script.span(found.line).start
     if "#" in script.tree.source.text[start : call.end]:
@@ -174,6 +211,17 @@ def _fix(script: Script, move: Move, found: _Work) -> Fix | None:
     if cut is None:
         return None
     return Fix.close("Copy first, then compute on the device", at, cut, because=_ROUNDING)
+
+
+def _takes_constants(script: Script, work: cst.BaseExpression) -> bool:
+    """Return whether the work takes other tensors of the host, which would have to move, too."""
+    calls = map(script.functions.callee, script.tree.within(work, cst.Call))
+    places = (work, *(callee for callee in calls if callee is not None))
+    return any(
+        _is_constant(script, name)
+        for place in places
+        for name in script.tree.within(place, cst.Name)
+    )
 
 
 def _without_move(script: Script, move: Move, found: _Work) -> Edits | None:

@@ -85,7 +85,7 @@ class BarrierInLoop(Rule):
             )
             message = f"`{first[0]}` in every step {first[1]}"
             message += "".join(f"; and `{code}` {cost}" for code, cost in others)
-            message += f"; take {_IT[len(sites) > 1]} out"
+            message += f"; remove {_IT[len(sites) > 1]}"
             span = script.span(sites[0].node)
             yield Finding(self.code, span, message, _fix(script, sites, hot))
 
@@ -173,7 +173,7 @@ def _fix(script: Script, sites: list[CallSite], hot: list[CallSite]) -> Fix | No
         if imports:
             edits = script.edits.drop_all(together)
     because = ", and ".join(dict.fromkeys(_BARRIERS[str(site.name)].because for site in sites))
-    title = f"Take out {' and '.join(script.code(site.node) for site in sites)}"
+    title = f"Remove {' and '.join(script.code(site.node) for site in sites)}"
     return Fix.unsafe(title, edits, imports or (), because=because)
 
 

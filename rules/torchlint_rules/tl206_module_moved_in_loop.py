@@ -143,7 +143,7 @@ def _fix(script: Script, found: _Call) -> Fix | None:
     before = () if _comes_before(script, found, text) else script.edits.before(loop, text)
     unseen = script.loaders.provenance.unseen_class(found.network)
     if unseen:
-        because = f"{unseen} was not looked at: a `{found.method}` of its own may do more"
+        because = f"{unseen} is not visible here: a `{found.method}` of its own may do more"
         return Fix.unsafe(title, before, dropped, because=because)
     return Fix.exact(title, before, dropped)
 

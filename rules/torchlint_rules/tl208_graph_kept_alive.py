@@ -27,6 +27,7 @@ from torchlint.api import (
 )
 
 TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_REPORTING: Final = ("builtins.", "numpy.", "torch.", "wandb.", "logging.")
 BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
 CUTTING: Final = ("detach", "item", "numpy", "tolist", "size", "argmax")
 PASSING: Final = frozenset(
@@ -40,6 +41,7 @@ class GraphKeptAlive(Rule):
         for addition in script.readings.accumulations(Role.TRAIN_BATCH):
             if not script.readings.accumulators.is_emptied(addition):
                 yield from self._trained(script, addition, "the loop ends")
+                yield from self._beside(script, addition)
         for added in script.readings.accumulators.of_methods(Rate.STEP):
             yield from self._trained(script, added, "it is emptied")
         for addition, carriers, hidden in _evaluated(script):
@@ -62,6 +64,17 @@ class GraphKeptAlive(Rule):
             )
             fix = _detached(script, addition, carriers)
             yield self._finding(script, addition, carriers, message, fix, "low")
+
+    def _beside(self, script: Script, addition: Accumulation) -> Iterator[Finding]:
+        """Yield a finding for an addition of what is computed beside the loss, with its graph."""
+        carriers = _carriers(script, addition, _is_beside)
+        if carriers and not _is_handed_on(script, addition):
+            message = (
+                f"{_quoted(script, addition.target)} keeps the part of every batch's graph that "
+                "`backward()` does not free: device memory grows until the loop ends"
+            )
+            fix = _detached(script, addition, carriers)
+            yield self._finding(script, addition, carriers, message, fix, "medium")
 
     def _finding(
         self,
@@ -151,11 +164,48 @@ def _leaves(script: Script, value: cst.BaseExpression) -> Iterator[cst.BaseExpre
 
 def _sent(script: Script, leaf: cst.BaseExpression) -> bool:
     """Return whether `backward()` runs on a tensor in its own batch, the last use of its graph."""
-    while (owner := receiver_of(leaf)) is not None:
-        leaf = owner
-    return isinstance(leaf, cst.Name) and script.values.losses.sent_backward(
-        script.scopes.reaching(leaf)
+    return script.answer(_is_sent, leaf, False)
+
+
+def _is_sent(script: Script, leaf: cst.BaseExpression) -> bool:
+    if isinstance(leaf, cst.Call):
+        callee, owner = script.functions.callee(leaf), receiver_of(leaf)
+        if callee is not None:
+            returned = script.functions.returns(callee)
+            return bool(returned) and all(_sent(script, value) for value in returned)
+        return owner is not None and _sent(script, owner)
+    if not isinstance(leaf, cst.Name):
+        return False
+    bindings = script.scopes.reaching(leaf)
+    if script.values.losses.sent_backward(bindings):
+        return True
+    made = [each.value for each in bindings if each.how is How.ASSIGN]
+    return len(made) == len(bindings) > 0 and all(
+        isinstance(value, cst.Call) and _sent(script, value) for value in made
     )
+
+
+def _is_handed_on(script: Script, addition: Accumulation) -> bool:
+    """Return whether other code may get what a loop collects, and train on it."""
+    target: cst.BaseExpression = addition.target
+    while isinstance(target, cst.Subscript):
+        target = target.value
+    return not isinstance(target, cst.Name) or any(
+        isinstance(call := script.tree.parent(arg), cst.Call)
+        and not (script.name(call.func) or "").startswith(_REPORTING)
+        for name in script.tree.among(script.tree.spelled(target.value), script.scopes.home(target))
+        if isinstance(arg := script.tree.parent(name), cst.Arg)
+    )
+
+
+def _is_beside(script: Script, leaf: cst.BaseExpression) -> bool:
+    """Return whether a network's output leads to a value, and no backward pass starts there."""
+    root = leaf
+    while (owner := receiver_of(root)) is not None:
+        root = owner
+    if isinstance(root, cst.Name) and script.values.losses.feeds(root):
+        return False
+    return _made(script, leaf) and not _sent(script, leaf)
 
 
 def _made(script: Script, leaf: cst.BaseExpression) -> bool:

@@ -28,7 +28,7 @@ class SilentTransfer(Rule):
         """Flag every operation in each step that copies to or from the device unseen."""
         if not script.program.devices.can_use_accelerator:
             return
-        for found in (*_types(script), *_lists(script), *_counts(script), *_scales(script)):
+        for found in (each for kind in _KINDS for each in kind(script)):
             if script.loops.each_step(found.node):
                 message = f"`{script.tree.brief(found.node)}` {found.cost}"
                 notes = script.loops.repetition.notes_on_callers(found.node)
@@ -150,3 +150,26 @@ def _scales(script: Script) -> Iterator[_Transfer]:
         func = cst.ensure_type(call.func, cst.Attribute)
         if script.kind(func.value) is Kind.SCALER and script.readings.is_logged(call):
             yield _Transfer(call, "waits for the device to show the scale; show it now and then")
+
+
+# -- entries of an array ---------------------------------------------------------------
+
+
+def _entries(script: Script) -> Iterator[_Transfer]:
+    """Yield the tensors that become a number in an entry of a NumPy array."""
+    lines: list[cst.Assign | cst.AugAssign] = [
+        *script.tree.all(cst.Assign),
+        *script.tree.all(cst.AugAssign),
+    ]
+    for line in lines:
+        target = line.target if isinstance(line, cst.AugAssign) else line.targets[0].target
+        if not isinstance(target, cst.Subscript) or script.kind(target.value) is not Kind.NDARRAY:
+            continue
+        single = all(isinstance(each.slice, cst.Index) for each in target.slice)
+        if single and _on_device(script, line.value):
+            held = script.tree.brief(target.value)
+            cost = f"waits for the device to put a number into `{held}`; keep it in a tensor there"
+            yield _Transfer(line.value, cost)
+
+
+_KINDS: Final = (_types, _lists, _counts, _scales, _entries)

@@ -8,12 +8,15 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Rule, Script, State
+from torchlint.api import Edits, Finding, Fix, Kind, Rule, Script, State
 from torchlint_rules.shared.cuda import (
     in_environment,
+    is_convolutional,
+    makers,
     may_be_cuda,
     named_convolutional,
     place,
+    regions,
     setting,
     trains,
 )
@@ -96,8 +99,36 @@ def _switched_off(script: Script) -> cst.Assign | None:
 
 
 def _convolves(script: Script) -> bool:
-    """Return whether the networks of a file are convolutional, by their names or layers."""
+    """Return whether the trained networks are convolutional, by their names or layers.
+
+    Those of the whole file count where it does not show what makes a trained one.
+    """
+    networks = [
+        script.loops.module_call(call) for step in script.loops.steps.all for call in step.forwards
+    ]
+    made = [makers(script, each) if each is not None else () for each in networks]
+    parts = [
+        part
+        for each in made
+        for call in each
+        for region in regions(script, call)
+        for part in script.tree.within(region, cst.Call)
+    ]
+    if made and all(made) and not any(_is_hidden(script, each) for each in parts):
+        return any(script.name(each.func) in _CONVOLUTIONS for each in parts)
     return named_convolutional(script) or not _CONVOLUTIONS.isdisjoint(script.calls.called)
+
+
+def _is_hidden(script: Script, made: cst.Call) -> bool:
+    """Return whether a call makes a network that is not in view, or gets one."""
+    if any(
+        not isinstance(arg.value, cst.Call) and script.kind(arg.value) is Kind.MODULE
+        for arg in made.args
+    ):
+        return True
+    known = (script.name(made.func) or "").startswith("torch.nn.")
+    known = known or script.functions.definition(made.func) is not None
+    return not known and (script.kind(made) is Kind.MODULE or is_convolutional(script, made))
 
 
 def _has_one_size(script: Script) -> bool:

@@ -31,7 +31,7 @@ _GROUPED: Final = ("torch.nn.Conv2d", "torch.nn.ConvTranspose2d")
 _WRITTEN: Final = "memory_format={torch}.channels_last"
 _WIDTH: Final = 100
 _BECAUSE: Final = "other kernels convolve, which add in another order"
-_UNSEEN: Final = "`{}` is not in sight and might view images as one row"
+_UNSEEN: Final = "`{}` is not visible here and might view images as one row"
 
 
 class ContiguousImages(Rule):

@@ -50,7 +50,7 @@ _LINEAR: Final = "torch.nn.Linear"
 _WORTH: Final = 3
 _WORTH_LINEAR: Final = 8
 _BECAUSE: Final = (
-    "compiled code rounds otherwise and draws other dropout masks, compiling takes seconds to "
+    "compiled code rounds differently and draws other dropout masks, compiling takes seconds to "
     "minutes, and it needs a C++ compiler and Triton"
 )
 

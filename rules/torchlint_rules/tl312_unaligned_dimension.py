@@ -67,7 +67,7 @@ class UnalignedDimension(Rule):
         step = 64 if width.number >= _VOCABULARY else _STEP
         better = -(-width.number // step) * step
         message = (
-            f"the {width.number} of `{named}` is no multiple of {_STEP}: tensor cores pad it, "
+            f"the {width.number} of `{named}` is not a multiple of {_STEP}: tensor cores pad it, "
             f"{better} would fill them"
         )
         return Finding(self.code, script.span(width.node), message)

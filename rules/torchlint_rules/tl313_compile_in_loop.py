@@ -207,7 +207,7 @@ def _fix(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Fix | Non
     unseen = script.values.visibility.unseen_call(loop.body) if attributes else None
     if unseen is not None:
         named, setting = script.code(attributes[0]), script.tree.brief(unseen.func)
-        because = f"`{setting}` is not in sight and might set `{named}`"
+        because = f"`{setting}` is not visible here and might set `{named}`"
         return Fix.unsafe(title, edits, because=because)
     return Fix.exact(title, edits)
 

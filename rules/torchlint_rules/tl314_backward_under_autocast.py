@@ -46,9 +46,11 @@ def _fix(script: Script, call: cst.Call, block: cst.With, edits: Edits) -> Fix:
     unseen = (script.values.visibility.unseen_call(line) for line in lines)
     found = next((each for each in unseen if each is not None), None)
     if found is None:
-        because = "hooks and custom functions may round otherwise"
+        because = "hooks and custom functions may round differently"
         return Fix.close(title, edits, because=because)
-    because = f"`{script.tree.brief(found.func)}` is not in sight and might compute under autocast"
+    because = (
+        f"`{script.tree.brief(found.func)}` is not visible here and might compute under autocast"
+    )
     return Fix.unsafe(title, edits, because=because)
 
 

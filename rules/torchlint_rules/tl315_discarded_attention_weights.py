@@ -49,7 +49,7 @@ class DiscardedAttentionWeights(Rule):
                 )
                 fix = Fix.unsafe(title, edits, because=because)
             elif dropout.state is State.ABSENT or dropout.literal in (0, 0.0):
-                fix = Fix.close(title, edits, because="another kernel rounds otherwise")
+                fix = Fix.close(title, edits, because="another kernel rounds differently")
             else:
                 because = "dropout may draw other elements under the same seed"
                 fix = Fix.unsafe(title, edits, because=because)

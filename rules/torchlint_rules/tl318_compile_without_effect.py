@@ -13,10 +13,10 @@ from torchlint_rules.shared.directforwards import direct_forward
 _DDP: Final = "torch.nn.parallel.DistributedDataParallel"
 _RUN: Final = ("forward", "__call__")
 _BECAUSE: Final = (
-    "compiled code rounds otherwise and draws other dropout masks, and checkpoints get the prefix "
-    "`_orig_mod.` before their keys"
+    "compiled code rounds differently and draws other dropout masks, and checkpoints get the "
+    "prefix `_orig_mod.` before their keys"
 )
-_RUNS_COMPILED: Final = "compiled code, which was skipped until now, rounds otherwise"
+_RUNS_COMPILED: Final = "compiled code, which was skipped until now, rounds differently"
 
 
 class CompileWithoutEffect(Rule):

@@ -12,7 +12,7 @@ from torchlint.api import Evaluation, Finding, Fix, Kind, Note, Rule, Script
 _OTHER: Final = frozenset("half bfloat16 quantize export swa_model ema".split())
 _ARRAYS: Final = frozenset("numpy np".split())
 _WIDENING: Final = frozenset("float double".split())
-_BECAUSE: Final = "what is measured rounds as training does, to 8 bits in bfloat16"
+_BECAUSE: Final = "evaluation then rounds as training does, to 8 bits in bfloat16"
 
 
 class EvaluationOutsideAutocast(Rule):

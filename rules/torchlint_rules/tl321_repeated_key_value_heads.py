@@ -225,4 +225,4 @@ def _fix(script: Script, site: CallSite, key: _Repeat, value: _Repeat) -> Fix | 
     ):
         because = "for float32 on a GPU only the kernel that stores all scores takes it"
         return Fix.unsafe(title, edits, because=because)
-    return Fix.close(title, edits, because="gradients of keys and values are summed otherwise")
+    return Fix.close(title, edits, because="gradients of keys and values are summed differently")

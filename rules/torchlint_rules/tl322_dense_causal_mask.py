@@ -46,7 +46,7 @@ def _fix(script: Script, site: CallSite, mask: cst.Arg) -> Fix | None:
     spare = _spare_line(script, mask.value)
     if spare is not None:
         edits = script.edits.united(edits, script.edits.drop(spare))
-    because = "another kernel may be chosen, which rounds otherwise"
+    because = "another kernel may be chosen, which rounds differently"
     return Fix.close("Pass `is_causal=True` and no mask", edits, because=because)
 
 

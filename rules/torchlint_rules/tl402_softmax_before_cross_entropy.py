@@ -55,8 +55,8 @@ _TAKES: Final = {
     ("nll", "log(softmax)"): "`{place}` is infinite where the softmax rounds to zero: use "
     "log_softmax",
 }
-_WRONG: Final = "the loss is another one: until now it was taken of probabilities"
-_ROUNDS: Final = "the loss rounds otherwise, and no longer saturates"
+_WRONG: Final = "the loss changes: until now it was computed from probabilities"
+_ROUNDS: Final = "the loss rounds differently, and no longer saturates"
 _PASSING: Final = frozenset("squeeze unsqueeze view reshape flatten permute float to cuda".split())
 _MOVES: Final = ("to", "cuda", "cpu", "double", "float", "half")
 _DEPTH: Final = 8

@@ -10,7 +10,9 @@ import libcst as cst
 
 from torchlint.api import Binding, Finding, Fix, How, Kind, Role, Rule, Script, receiver_of
 
-_BECAUSE: Final = "fails with an error where something out of sight goes backward a second time"
+_BECAUSE: Final = (
+    "fails with an error where code that is not visible here goes backward a second time"
+)
 _NO_GRAPH: Final = (
     Kind.MODULE,
     Kind.OPTIMIZER,

@@ -131,7 +131,7 @@ def _doubt(
     named = script.tree.brief(maker)
     for network in (maker, judge):
         if not script.values.visibility.shows(network):
-            return f"what `{script.tree.brief(network)}` computes is not in sight"
+            return f"what `{script.tree.brief(network)}` computes is not visible here"
     if any(not _is_apart(script, hook, maker) for hook in script.calls.of_methods(*_HOOKS)):
         return "a hook looks at gradients as they are computed"
     loop = script.loops.batch_loop(backward)

@@ -215,7 +215,7 @@ def _fix(script: Script, site: CallSite, value: str) -> Fix | None:
     if script.optimizers.hidden(site.node):
         because = "a state that another file loads may switch it off, and stop a `GradScaler`"
         return Fix.unsafe(title, edits, because=because)
-    return Fix.close(title, edits, because="the fused kernel rounds otherwise")
+    return Fix.close(title, edits, because="the fused kernel rounds differently")
 
 
 def _needed(script: Script, site: CallSite) -> tuple[int, int]:

@@ -72,12 +72,11 @@ def _fix(script: Script, call: cst.Call, network: cst.BaseExpression, edits: Edi
     found = (script.values.visibility.receiver(region, *paths) for region in regions)
     unseen = next((each for each in found if each is not None), None)
     if unseen is not None:
-        because = (
-            f"`{script.tree.brief(unseen.func)}` is not in sight and might unfreeze a part later"
-        )
+        called = script.tree.brief(unseen.func)
+        because = f"`{called}` is not visible here and might unfreeze a part later"
         return Fix.unsafe(title, edits, because=because)
     if script.optimizers.hidden(call):
-        because = "the optimizer is handed to code out of sight, which might load an older state"
+        because = "code that is not visible here gets the optimizer and might load an older state"
         return Fix.unsafe(title, edits, because=because)
     return Fix.exact(title, edits)
 

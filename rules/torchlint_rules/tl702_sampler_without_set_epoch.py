@@ -38,7 +38,7 @@ def _message(script: Script, sampler: cst.Call) -> str:
     called = f"`{name}`" if name else "this sampler"
     owner = name or "loader.sampler"
     return (
-        f"{called} deals out the same permutation in every epoch: call "
+        f"{called} returns the same permutation in every epoch: call "
         f"`{owner}.set_epoch(epoch)` at the beginning of each"
     )
 

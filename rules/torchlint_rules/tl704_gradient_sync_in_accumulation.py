@@ -30,8 +30,10 @@ _CURES: Final = {
     "fabric": "with {}.no_backward_sync(model, enabled=accumulating):",
 }
 _TITLE: Final = "Average the gradients in the last pass of each window only"
-_BECAUSE: Final = "gradients are averaged once, after they were summed up, and round otherwise"
-_HANDED: Final = "code out of sight gets the network before the step and might read its gradients"
+_BECAUSE: Final = "gradients are averaged once, after they were summed up, and round differently"
+_HANDED: Final = (
+    "code that is not visible here gets the network before the step and might read its gradients"
+)
 _LEFT_TO_US: Final = ("none", "ignite")
 """The owners of a pass that leave it to the script when gradients are averaged."""
 _WORDS: Final = ("sync", "sync_now", "sync_gradients")

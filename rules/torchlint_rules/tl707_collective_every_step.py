@@ -121,7 +121,7 @@ def _of_barrier(script: Script, call: cst.Call) -> str:
     why = "averaging the gradients keeps them in step" if trains else "no batch needs the others"
     return (
         f"`{script.code(call)}` makes all processes wait for the slowest in every batch, though "
-        f"{why}: take it out of the loop"
+        f"{why}: move it out of the loop"
     )
 
 

@@ -13,7 +13,7 @@ from torchlint_rules.shared.leftoptions import LeftOption, left_options
 _SETTER: Final = "torch.autograd.set_detect_anomaly"
 _CONTEXT: Final = "torch.autograd.detect_anomaly"
 _COST: Final = "traces every operation and makes steps 3 to 9 times slower"
-_TITLE: Final = "Take the anomaly detection out"
+_TITLE: Final = "Remove the anomaly detection"
 _CAUGHT: Final = "the file catches what a backward pass raises, as anomaly detection does for a NaN"
 _OVERFLOWS: Final = LeftOption(
     "debug",
@@ -107,7 +107,7 @@ def _switched(script: Script, node: cst.CSTNode) -> bool:
 
 def _of_call(script: Script, call: cst.Call) -> _Place:
     """Return the removal of a call that is a whole statement or context manager."""
-    advice = "take it out, or switch it on by an argument"
+    advice = "remove it, or switch it on with an argument"
     rewrite = script.edits
     holder = script.tree.parent(call)
     if isinstance(holder, cst.WithItem):

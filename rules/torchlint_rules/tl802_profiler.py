@@ -69,7 +69,7 @@ class Profiler(Rule):
             if timed.equals(True) and timed.node is not None:
                 message = (
                     f"`{_BREAKDOWN}` makes DeepSpeed wait for the device around each phase of "
-                    "every step: take it out"
+                    "every step: remove it"
                 )
                 note = Note(script.span(timed.node), f"`{_BREAKDOWN}` is set here")
                 yield Finding(self.code, script.span(arg), message, None, (note,))
@@ -194,16 +194,16 @@ def _is_started(script: Script, call: cst.Call) -> bool:
 def _message(script: Script, place: _Place) -> str:
     called = f"`{script.code(place.site.node.func)}`"
     if place.name == _HISTORY:
-        return f"{called} keeps a record of every allocation of the whole training: take it out"
+        return f"{called} keeps a record of every allocation of the whole training: remove it"
     if place.name in _MARKERS:
-        return f"{called} marks every operation of the whole training: take it out"
+        return f"{called} marks every operation of the whole training: remove it"
     if place.name not in _TORCH:
-        return f"{called} watches every Python call of the whole training: take it out"
+        return f"{called} watches every Python call of the whole training: remove it"
     dear = any(place.site.argument(option).equals(True) for option in _DEAR)
     times = "up to 17 times" if dear else "5 to 10 times"
     return (
         f"{called} records every operation of the whole training and makes small ones {times} "
-        "slower: take it out, or give it a schedule"
+        "slower: remove it, or give it a schedule"
     )
 
 

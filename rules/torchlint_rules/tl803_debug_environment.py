@@ -140,6 +140,4 @@ def _is_read(script: Script, name: str) -> bool:
 
 def _message(setting: _Setting) -> str:
     where = "" if setting.name == "OMP_NUM_THREADS" else ", or set it in the shell to debug"
-    return (
-        f"`{setting.name}={setting.value}` {_COSTS[setting.name]} in every run: take it out{where}"
-    )
+    return f"`{setting.name}={setting.value}` {_COSTS[setting.name]} in every run: remove it{where}"

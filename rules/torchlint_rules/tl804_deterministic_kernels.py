@@ -37,7 +37,7 @@ class DeterministicKernels(Rule):
         together = [line for line in lines if line is not None]
         for each, line in zip(found, lines, strict=True):
             edits = removal_of(script, line, together) if line is not None else None
-            fix = Fix.unsafe("Take it out", edits, because=_BECAUSE) if edits is not None else None
+            fix = Fix.unsafe("Remove it", edits, because=_BECAUSE) if edits is not None else None
             message = _message(script.code(each.node), _COSTS.get(each.name, _COST))
             yield Finding(self.code, script.span(each.node), message, fix)
         yield from self._trainers(script)
@@ -55,7 +55,7 @@ class DeterministicKernels(Rule):
 
 
 def _message(code: str, cost: str) -> str:
-    return f"`{code}` {cost}: take it out where runs need not be repeated bit for bit"
+    return f"`{code}` {cost}: remove it where runs need not be repeated bit for bit"
 
 
 def _leftover(script: Script, node: cst.Assign | cst.Call) -> Leftover | None:

@@ -129,3 +129,11 @@ def test_a_shell_gets_its_script_and_completes_rules(quick: Shell) -> None:
     assert completed("torchlint check --output-format git") == ["github", "gitlab"]
     assert completed("torchlint check --write-b") == ["--write-baseline"]
     assert completed("torchlint explain XY4") == ["XY401"]
+
+
+def test_powershell_gets_a_script_and_words_with_their_help(quick: Shell) -> None:
+    script = quick.run("completions", "powershell").stdout
+    assert script.startswith("Register-ArgumentCompleter -Native -CommandName torchlint")
+    line = {"COMP_WORDS": "torchlint check --select XY2", "COMP_CWORD": "3"}
+    done = quick.run(environment={"_TORCHLINT_COMPLETE": "powershell_complete", **line})
+    assert done.stdout.splitlines() == ["plain", "XY201", "slow-call"]

@@ -59,7 +59,7 @@ def test_a_text_is_checked() -> None:
         torchlint.Position(2, 40),
     )
     assert found.fix == torchlint.DiagnosticFix(
-        "Take the anomaly detection out",
+        "Remove the anomaly detection",
         "exact",
         "",
         (torchlint.TextEdit("", torchlint.Position(2, 1), torchlint.Position(3, 1)),),

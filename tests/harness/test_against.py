@@ -189,7 +189,7 @@ def test_a_script_that_fails_in_the_revision_is_named_with_it(project: Path) -> 
         (("--against", "main", "--apply"), "`--against` makes no fixes"),
         (("--fail-slower", "5%"), "`--fail-slower` needs `--against REVISION`"),
         (("--same-numbers",), "`--same-numbers` needs `--against REVISION`"),
-        (("--against", "main", "--fail-slower", "x"), "`x` is no percentage such as 5%"),
+        (("--against", "main", "--fail-slower", "x"), "`x` is not a percentage such as 5%"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(

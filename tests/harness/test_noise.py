@@ -1,4 +1,4 @@
-"""Kernels that round otherwise in each run, and precisions coarser than float32."""
+"""Kernels that round differently in each run, and precisions coarser than float32."""
 
 from __future__ import annotations
 

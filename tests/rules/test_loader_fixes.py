@@ -65,7 +65,7 @@ def test_workers_are_exact_where_nothing_is_random_and_the_guard_is_there() -> N
             "datasets.MNIST('.', transform=transforms.Lambda(lambda x: x))",
             "its lambda cannot be pickled",
         ),
-        ("elsewhere.Images()", "`elsewhere.Images` was not looked at"),
+        ("elsewhere.Images()", "`elsewhere.Images` is not visible here"),
     ],
 )
 def test_workers_are_unsafe_for_a_reason(dataset: str, because: str) -> None:

@@ -52,7 +52,7 @@ CASES = {
         print(Net.calls)
         """,
         "TL206",
-        "`Net` of module `other` was not looked at",
+        "`Net` of module `other` is not visible here",
     ),
     "a class that reads the batch size of the loader it keeps": (
         """
@@ -71,7 +71,7 @@ CASES = {
         print(report.size())
         """,
         "TL108",
-        "code out of sight gets the loader",
+        "code that is not visible here gets the loader",
     ),
     "a criterion that answers with a number of NumPy": (
         """
@@ -92,7 +92,7 @@ CASES = {
         print(evaluate(net, DataLoader(whole), other.criterion))
         """,
         "TL202",
-        "`other.criterion` was not looked at",
+        "`other.criterion` is not visible here",
     ),
     "items that are objects with a `to` of their own": (
         """
@@ -112,7 +112,7 @@ CASES = {
             print(x.to(device)["ids"].tolist())
         """,
         "TL204",
-        "an object of a class out of sight",
+        "an object of a class that is not visible here",
     ),
 }
 

@@ -36,7 +36,7 @@ if __name__ == "__main__":
 """
 CALLED = "`train` may be called from other modules"
 PASSED = (
-    "what other modules pass as `images` was not looked at: it may hold tensors of the device, "
+    "what other modules pass as `images` is not visible here: it may hold tensors of the device, "
     "which cannot be pinned"
 )
 

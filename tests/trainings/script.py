@@ -39,7 +39,7 @@ def penalty(weight):
 def training_scripts(draw: st.DrawFn, focus: str, close: bool = False) -> str:
     """Draw a script that runs in some milliseconds and holds the pattern of the rule `focus`.
 
-    `close` says that fixes which round otherwise are to be made as well.
+    `close` says that fixes which round differently are to be made as well.
     """
     writer = Writer(draw, focus, close)
     form = writer.pick(

@@ -62,7 +62,7 @@ class Setup:
 class Writer:
     """Draws how things are written; `focus` is the rule whose pattern the script must hold.
 
-    `close` scripts are for fixes that round otherwise: they stay out of mixed precision.
+    `close` scripts are for fixes that round differently: they stay out of mixed precision.
     """
 
     draw: st.DrawFn

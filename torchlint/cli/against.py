@@ -27,7 +27,7 @@ def _percent(ctx: click.Context, parameter: click.Parameter, value: str | None) 
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?%?", value)
     if match is None:
-        raise click.BadParameter(f"`{value}` is no percentage such as 5%")
+        raise click.BadParameter(f"`{value}` is not a percentage such as 5%")
     return float(match[1]) / 100
 
 

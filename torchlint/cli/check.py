@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @click.option(
     "--show-links",
     is_flag=True,
-    help="Print the definitions of other modules that each file is judged with.",
+    help="Print the definitions of other modules that each file is checked with.",
 )
 @click.option("--write-baseline", is_flag=True, help="Write all findings to the baseline.")
 @click.option("--show-settings", is_flag=True, help="Print the settings in force, as `config`.")

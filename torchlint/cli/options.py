@@ -36,7 +36,7 @@ _PATTERNS: Final = frozenset({"exclude", "extend_exclude", "results_only"})
 _FLAGS: Final = {
     "preview": "Also apply the rules that are off by default.",
     "unsafe_fixes": "Also apply fixes that may change results.",
-    "program": "Judge files together with the definitions of other modules.",
+    "program": "Check files together with the definitions of other modules.",
     "respect_gitignore": "Skip files that .gitignore lists.",
     "force_exclude": "Skip excluded files even if they are given as PATHS.",
 }

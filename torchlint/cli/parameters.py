@@ -27,7 +27,7 @@ def per_file_ignores(value: str) -> dict[str, tuple[str, ...]]:
         pattern, colon, code = pair.strip().rpartition(":")
         if not (pattern and colon and code):
             raise click.BadParameter(
-                f"`{pair.strip()}` is no `pattern:code` such as `tests/*.py:TL201`"
+                f"`{pair.strip()}` is not a `pattern:code` such as `tests/*.py:TL201`"
             )
         ignores[pattern] = (*ignores.get(pattern, ()), code)
     return ignores

@@ -148,8 +148,8 @@ def verify(
     limited = options["quick"] or options["budget"]
     if limited and options["nnodes"] > 1:
         raise click.UsageError(
-            "a budget measures what one host has time for, and others would decide otherwise: "
-            "run without --quick and --budget on several"
+            "a budget measures what one host has time for, and other hosts might decide "
+            "differently: run without --quick and --budget on several"
         )
     against = compared_with(options, start.script)
     if start.precision:

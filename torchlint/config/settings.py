@@ -198,5 +198,5 @@ def target_version(text: str) -> tuple[int, int]:
     """Parse a version of torch such as `2.4`; raise `ValueError` for anything else."""
     match = re.fullmatch(r"\s*([0-9]+)\.([0-9]+)(?:\.[0-9]+)?\s*", text)
     if match is None:
-        raise ValueError(f"`{text}` is no version of torch such as `2.4`")
+        raise ValueError(f"`{text}` is not a version of torch such as `2.4`")
     return int(match[1]), int(match[2])

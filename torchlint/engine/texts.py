@@ -84,7 +84,7 @@ def fix(
     >>> fixed.text
     'import torch\ntorch.ones(3).sum()\n'
     >>> [each.title for each in fixed.applied], fixed.remaining
-    (['Take the anomaly detection out'], ())
+    (['Remove the anomaly detection'], ())
     """
     words = {"select": select, "extend_select": extend_select, "ignore": ignore}
     given = _given(config, words, target_torch, target_device)

@@ -44,7 +44,7 @@ def _on_a_screen(rule: type[Rule], paint: Paint, measured: Sequence[Measurement]
         yield paint.gutter(line)
     for heading in ("What it does", "Why it is slow"):
         yield from _section(heading, written, paint)
-    example, more = _shortest(written), len(written.reported) + len(written.quiet) - 1
+    example, more = _typical(written), len(written.reported) + len(written.quiet) - 1
     if example is not None:
         yield ""
         yield from map(paint.strong, wrapped(f"Example: {example.title}", width, 0))
@@ -66,7 +66,7 @@ def hover_page(rule: type[Rule], measured: Sequence[Measurement]) -> str:
     title = f"**{card.code} {card.name}**: {card.summary}"
     why = " ".join(written.sections["Why it is slow"].split("\n\n")[0].split())
     lines = [title, "", *wrapped(why, _WIDTH, 0)[:_WHY_IN_HOVER]]
-    example = _shortest(written)
+    example = _typical(written)
     if example is not None:
         lines += ["", "```diff", *_cut(example, _IN_HOVER), "```"]
     lines += ["", f"{facts(card)} {next(gains(measured)).removeprefix('- ')}"]
@@ -84,11 +84,12 @@ def _section(heading: str, written: Page, paint: Paint) -> Iterator[str]:
             yield from wrapped(" ".join(paragraph.split()), min(paint.width or _WIDTH, _WIDTH), 0)
 
 
-def _shortest(written: Page) -> Snippet | None:
-    """Return the shortest example of one file with a fix, or with a finding if none has a fix."""
+def _typical(written: Page) -> Snippet | None:
+    """Return the first example of one file with a fix that fits, else the first one of all."""
     alone = [each for each in written.reported if not each.others]
-    fixed = [each for each in alone if _CHANGE.search(each.code)]
-    return min(fixed or alone, key=lambda each: each.code.count("\n"), default=None)
+    fixed = [each for each in alone if _CHANGE.search(each.code)] or alone
+    short = [each for each in fixed if each.code.count("\n") < _EXAMPLE]
+    return next(iter(short or fixed), None)
 
 
 def _cut(example: Snippet, most: int) -> list[str]:

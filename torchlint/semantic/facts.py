@@ -69,6 +69,7 @@ from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.devices import Devices
 from torchlint.semantic.values.dtypes import Dtypes
 from torchlint.semantic.values.gradient import Gradients
+from torchlint.semantic.values.hosting import Hosting
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.losses import Losses
@@ -96,7 +97,8 @@ class ValueFacts(Values):
         """Return the kind of an expression."""
         self.gradients = Gradients(functions, self)
         self.dtypes = Dtypes(self.kinds)
-        self.placement = Placement(functions, self.kinds, self.iteration)
+        self.hosting = Hosting(functions, self.kinds, self.origins)
+        self.placement = Placement(functions, self.kinds, self.iteration, self.hosting)
         self.arrays = Arrays(self.kinds, self, self.iteration)
         self.numbers = PlainNumbers(functions, self.kinds, self)
         self.attentions = Attentions(functions, self, self.numbers)
@@ -122,7 +124,7 @@ class LoopFacts(Loops):
         self.repetition = Repetition(functions, self.frequencies, self)
         self.each_step = self.repetition.each_step
         """Return whether a node runs in every step of a loop or of a network."""
-        self.steps = Steps(functions, kinds, self, self.frequencies)
+        self.steps = Steps(functions, kinds, self, self.frequencies, values.placement)
         self.gradient_accumulations = GradientAccumulations(
             functions, values, self, self.step_functions
         )
@@ -247,7 +249,7 @@ class ProgramFacts(Program):
         self.devices = loops.devices
         self.moves = Moves(loaders.datasets.work, values, target)
         self.processes = Processes(functions, values.origins, calls)
-        self.purpose = Purpose(functions, values.kinds, loops)
+        self.purpose = Purpose(functions, values.kinds, loops, loops.guard)
         self.determinism = Determinism(functions.tree, functions.names, values, calls)
         self.trainings = Trainings(functions, values, values.origins, calls)
         self.vocabulary = vocabulary

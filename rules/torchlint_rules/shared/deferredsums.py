@@ -363,7 +363,7 @@ class DeferredSum:
         ):
             return ""
         unseen = self.script.loaders.provenance.unseen_tensor(tensor)
-        said = f"{unseen} was not looked at: it may give something else than a tensor"
+        said = f"{unseen} is not visible here: it may give something else than a tensor"
         return said if unseen else ""
 
 

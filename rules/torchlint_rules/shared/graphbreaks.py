@@ -35,7 +35,7 @@ NAMES: Final = {
 }
 """Torch's names of its graph breaks."""
 
-_OUT: Final = "take it out, or put it under `if not torch.compiler.is_compiling():`"
+_OUT: Final = "remove it, or put it under `if not torch.compiler.is_compiling():`"
 _BEFORE: Final = "call it before, and pass the result"
 _DRAWN: Final = "draw with `torch.rand(())` and choose with `torch.where`"
 _CHOOSE: Final = "choose with `torch.where` or `torch.cond`"

@@ -125,7 +125,7 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
         return loop.role is Role.TRAIN_BATCH  # an evaluation writes its results
     if word in _RECORDERS and method not in (*_UPKEEP, *_COLLECTS):
         return script.kind(said) not in (Kind.SEQUENCE, Kind.MAPPING)
-    return method in ("log", "print") and word.rpartition("_")[2] in _LOGGERS
+    return method in ("log", "print") and (word in _LOGGERS or word.endswith("_run"))
 
 
 def _hands_over_a_read(script: Script, call: cst.Call, called: cst.Name) -> bool:

@@ -48,13 +48,13 @@ def without_graph(script: Script, title: str, edits: Edits, region: cst.CSTNode)
     unseen = script.values.visibility.unseen_call(region)
     if unseen is not None:
         word = script.tree.brief(unseen.func)
-        because = f"`{word}` is not in sight and might need gradients itself"
+        because = f"`{word}` is not visible here and might need gradients itself"
         return Fix.unsafe(title, edits, because=because)
     layer = next(script.calls.of(*_OTHER_KERNELS), None)
     if layer is None:
         return Fix.exact(title, edits)
     word = script.code(layer.node.func).rpartition(".")[2]
-    because = f"without a graph `{word}` takes another kernel on a CPU, which rounds otherwise"
+    because = f"without a graph `{word}` takes another kernel on a CPU, which rounds differently"
     return Fix.close(title, edits, because=because)
 
 

@@ -143,7 +143,7 @@ def unseen(script: Script, loader: Loader) -> str:
     named = next(filter(None, found), "")
     if not named:
         return ""
-    return f"{named} was not looked at: it may hold tensors of the device, which cannot be pinned"
+    return f"{named} is not visible here: it may hold tensors of the device, which cannot be pinned"
 
 
 def _collate(script: Script, loader: Loader) -> tuple[cst.BaseExpression, ...] | None:

@@ -81,13 +81,13 @@ def _fix(script: Script, loader: Loader, tensors: list[cst.BaseExpression], chan
         because = "batches of permuted tensors lie permuted in memory: `view` may fail on them"
     elif layout is Layout.UNSEEN:
         because = (
-            "if the tensors, which are made out of sight, are permuted views, then batches of "
-            "them lie permuted in memory"
+            "if the tensors, which are made in code that is not visible here, are permuted views, "
+            "then batches of them lie permuted in memory"
         )
     elif loader.escapes or not loader.passes:
-        because = "code out of sight gets the loader, whose batch_size becomes None"
+        because = "code that is not visible here gets the loader, whose batch_size becomes None"
     elif not _has_known_sampler(script, loader):
-        because = "if the sampler gives something else than numbers, it indexes otherwise"
+        because = "if the sampler gives something else than numbers, it indexes differently"
     return Fix.unsafe(title, change, because=because) if because else Fix.exact(title, change)
 
 

@@ -25,7 +25,7 @@ from torchlint_rules.tl203_created_on_host.hosttensors import Made, made
 _WIDTH: Final = 100
 _TAKES_DTYPE: Final = frozenset("zeros ones eye".split())
 _GENERATOR: Final = "the GPU's random generator gives other numbers than the CPU's"
-_ROUNDING: Final = "a GPU may round the last digit otherwise"
+_ROUNDING: Final = "a GPU may round the last digit differently"
 _IMPORTED: Final = "`{}` comes from another module and may be a dtype, which `device=` refuses"
 
 
@@ -164,7 +164,7 @@ def _fix(
 
 
 def _is_imported(script: Script, device: cst.BaseExpression) -> bool:
-    """Return whether a device comes from a module that is not in sight."""
+    """Return whether a device comes from a module that is not visible here."""
     if script.kind(device) is Kind.DEVICE or script.values.visibility.is_of_library(device):
         return False
     return script.name(device) is not None

@@ -17,7 +17,8 @@ _MOST_NAMES: Final = 4
 _MOVERS: Final = ("accelerate", "lightning", "fastai")
 """Frameworks whose loaders return batches that are already on the device."""
 _OWN_CLASS: Final = (
-    "if what moves is an object of a class out of sight, its method has to know the argument"
+    "if what moves is an object of a class that is not visible here, its method has to know the "
+    "argument"
 )
 
 
@@ -124,7 +125,7 @@ def _is_rare(script: Script, part: Part, call: cst.Call) -> bool:
     """Return whether a part is read from its loader, or moved, only now and then."""
     place = part.place
     if isinstance(place, cst.Call) and not any(True for _ in script.loops.around(place)):
-        return True
+        return script.loops.frequency(call) is not Frequency.EVERY_PASS
     if isinstance(place, cst.For) and any(loop.node is place for loop in script.loops.around(call)):
         return script.loops.frequency(call, within=place) is Frequency.RARE
     return script.loops.frequency(call) is Frequency.RARE

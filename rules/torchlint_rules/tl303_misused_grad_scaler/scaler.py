@@ -172,7 +172,7 @@ def _never_stepped(script: Script) -> Iterator[Misuse]:
         return
     for update in updates:
         scaler = script.code(update.scaler)
-        message = f"`{scaler}.update()` fails, for no `{scaler}.step(…)` comes before it"
+        message = f"`{scaler}.update()` fails, because no `{scaler}.step(…)` comes before it"
         yield Misuse(update.node, message)
 
 
@@ -192,7 +192,7 @@ def _unscaled_twice(script: Script) -> Iterator[Misuse]:
         else:
             if _unscales_micro_batches(script, second):
                 message = (
-                    f"{_twice(script, second)}: it belongs into the `if` around "
+                    f"{_twice(script, second)}: it belongs in the `if` around "
                     f"`{script.code(second.scaler)}.step`"
                 )
                 yield Misuse(second.node, message)
@@ -374,7 +374,7 @@ def _with_bfloat16(script: Script) -> Iterator[Misuse]:
     for call in makers:
         message = (
             "bfloat16 has the range of float32 and needs no scaler, and this one makes every step "
-            "wait for the GPU: take it out, or pass `enabled=False`"
+            "wait for the GPU: remove it, or pass `enabled=False`"
         )
         yield Misuse(call, message)
 
@@ -394,7 +394,7 @@ def _made_in_loop(script: Script) -> Iterator[Misuse]:
             assert function is not None
             message = (
                 f"each call of `{function.name.value}` makes a new scaler, which forgets the scale "
-                "that the last one had found: make it once and hand it in"
+                "that the last one had found: make it once and pass it in"
             )
             yield Misuse(call, message)
 

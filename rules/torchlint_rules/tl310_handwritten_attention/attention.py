@@ -93,7 +93,7 @@ class Rewriting:
         title = f"Call `{word}.{FUNCTION}`"
         if self.unsafe:
             return Fix.unsafe(title, edits, because=self.unsafe)
-        return Fix.close(title, edits, because="rounds otherwise, by about 1e-6")
+        return Fix.close(title, edits, because="rounds differently, by about 1e-6")
 
     # -- arguments ------------------------------------------------------------
 

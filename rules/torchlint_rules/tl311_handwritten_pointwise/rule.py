@@ -66,4 +66,4 @@ def _fix(script: Script, formula: Formula) -> Fix | None:
     title, doubt = f"Call `{word}.{formula.function}`", script.program.target.doubt(formula.since)
     if doubt:
         return Fix.unsafe(title, edits, because=f"`{formula.function}` {doubt}")
-    return Fix.close(title, edits, because="rounds otherwise")
+    return Fix.close(title, edits, because="rounds differently")

@@ -107,7 +107,8 @@ def _unseen(script: Script, growth: Growth, loop: cst.For | cst.While) -> str:
     unseen = unseen or script.values.visibility.receiver(loop.body, *(name.value for name in names))
     if unseen is None:
         return ""
-    return f"`{script.tree.brief(unseen.func)}` is not in sight and might write into the part again"
+    called = script.tree.brief(unseen.func)
+    return f"`{called}` is not visible here and might write into the part again"
 
 
 def _names(node: cst.BaseExpression, name: cst.Name) -> bool:

@@ -47,7 +47,7 @@ class MisplacedSchedulerStep(Rule):
         plain = isinstance(arg.value, (cst.Name, cst.Attribute, cst.Integer))
         fix = None
         if plain:
-            fix = Fix.exact("Take out `verbose`", script.edits.without_argument(call, arg))
+            fix = Fix.exact("Remove `verbose`", script.edits.without_argument(call, arg))
         yield Finding(self.code, script.span(arg), message, fix)
 
     def _rate(self, script: Script, call: cst.Call) -> Iterator[Finding]:

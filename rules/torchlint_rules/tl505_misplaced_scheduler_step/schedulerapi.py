@@ -28,7 +28,7 @@ def misuse(script: Script, step: SchedulerStep) -> tuple[str, Fix | None] | None
         if not args:
             return (
                 f"`{name}` is a ReduceLROnPlateau: `step()` without a metric raises TypeError; "
-                "hand it the validation loss",
+                "pass it the validation loss",
                 None,
             )
         return _counted_plateau(script, step, name)
@@ -62,7 +62,7 @@ def _counted_plateau(
     edits = script.edits.without_argument(step.call, arg)
     return (
         f"the epoch that `{name}.step` is given is deprecated and only counted: leave it out",
-        Fix.exact("Take out the epoch", edits),
+        Fix.exact("Remove the epoch", edits),
     )
 
 

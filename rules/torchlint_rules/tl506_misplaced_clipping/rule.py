@@ -104,10 +104,10 @@ class MisplacedClipping(Rule):
         if arg is None or not script.values.value_of(arg.value).equals(False):
             return
         message = "`foreach=False` clips one parameter after the other: leave it out"
-        edits, title = script.edits.without_argument(call, arg), "Take out `foreach=False`"
+        edits, title = script.edits.without_argument(call, arg), "Remove `foreach=False`"
         fix = Fix.exact(title, edits)
         if script.program.devices.can_use_accelerator or not _is_of_this_file(script, call):
-            fix = Fix.close(title, edits, because="on a GPU the norm can round otherwise")
+            fix = Fix.close(title, edits, because="on a GPU the norm can round differently")
         yield Finding(self.code, script.span(arg), message, fix)
 
     def _by_hand(self, script: Script) -> Iterator[Finding]:

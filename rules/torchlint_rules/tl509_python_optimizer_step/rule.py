@@ -21,8 +21,8 @@ _ITERATED: Final = frozenset("parameters named_parameters".split())
 _UPDATING: Final = frozenset("add_ sub_ copy_ addcdiv_".split())
 _SQUARES: Final = re.compile(r"\.pow\(2(?:\.0)?\)|\*\* ?2\b|\.square\(\)|torch\.square\(")
 _APART: Final = (
-    "the networks are not made in sight: `lerp_` refuses tensors of two types, and writes into "
-    "memory that they share"
+    "the networks are made in code that is not visible here: `lerp_` refuses tensors of two types, "
+    "and writes into memory that they share"
 )
 
 
@@ -67,7 +67,7 @@ class PythonOptimizerStep(Rule):
                     "drop it, unless the memory of one more copy of the parameters is missing"
                 )
                 edits = script.edits.without_argument(call, given)
-                because = "kernels over several tensors round otherwise"
+                because = "kernels over several tensors round differently"
                 fix = Fix.close("Drop `foreach=False`", edits, because=because)
                 fixed = fix if script.program.devices.framework == "none" else None
                 yield Finding(self.code, script.span(call), message, fixed)
@@ -103,7 +103,7 @@ class PythonOptimizerStep(Rule):
         ):
             edits = script.edits.replace(average.node, written)
             title = "Average in place with `lerp_`"
-            fix = Fix.close(title, edits, because="`lerp_` rounds otherwise")
+            fix = Fix.close(title, edits, because="`lerp_` rounds differently")
             if not _is_made_here(script, loop):
                 fix = Fix.unsafe(title, edits, because=_APART)
         return Finding(self.code, script.span(average.node), message, fix)

@@ -32,6 +32,8 @@ class RebuiltInLoop(Rule):
             found = rebuilt(script, site.node, script.once(_LOOPS[noun]))
             if found is None or (noun == "loss" and found.runs and found.unit == "epoch"):
                 continue
+            if script.loops.measuring.is_measured(site.node):
+                continue
             edits = hoisted(script, found)
             title = f"Make the {noun} once, before the loop"
             fix = None
@@ -48,7 +50,7 @@ def _fix_of_loss(script: Script, found: Rebuilt, title: str, edits: Edits) -> Fi
     read = [each for part in parts for each in script.tree.within(part, cst.Attribute)]
     read = [each for each in read if not script.values.visibility.is_of_library(each)]
     if read and script.values.visibility.unseen_call(found.loop.node.body) is not None:
-        because = f"code out of sight might set `{script.code(read[0])}` in the loop"
+        because = f"code that is not visible here might set `{script.code(read[0])}` in the loop"
         return Fix.unsafe(title, edits, because=because)
     return Fix.exact(title, edits)
 

@@ -99,7 +99,7 @@ NAMES: Final[dict[str, Deprecated]] = {
 
 _GUESSED: Final = "it warns and takes dimension 0 of one or three dimensions, else 1: pass `dim`"
 NEEDED: Final[dict[str, tuple[str, int, str, str]]] = {
-    "torch.meshgrid": ("indexing", 99, '"ij"', "it warns, for its default is to change"),
+    "torch.meshgrid": ("indexing", 99, '"ij"', "it warns, because its default will change"),
     "torch.nn.functional.softmax": ("dim", 1, "", _GUESSED),
     "torch.nn.functional.log_softmax": ("dim", 1, "", _GUESSED),
     "torch.nn.functional.softmin": ("dim", 1, "", _GUESSED),

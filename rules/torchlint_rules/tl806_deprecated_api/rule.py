@@ -109,7 +109,7 @@ class DeprecatedApi(Rule):
         message = f"`{_PINNED_FOR}` is ignored since torch 2.9, which pins for the device in use"
         edits, title = (
             script.edits.without_argument(site.node, given),
-            f"Take out `{_PINNED_FOR}`",
+            f"Remove `{_PINNED_FOR}`",
         )
         doubt = script.program.target.doubt((2, 9))
         if doubt and not site.argument(_PINNED_FOR).equals("cuda"):

@@ -400,7 +400,7 @@ class Functions:
         called = (call.func for call in self.tree.all(cst.Call))
         return AnswerIndex(self._instances, filter(self._holding.may_be, called))
 
-    def called_unseen(self, function: cst.FunctionDef) -> bool:
+    def called_unseen(self, function: Definition) -> bool:
         """Return whether code of the project that is not in view may call a function."""
         called = self.tree.view.called_unseen
         if not called:

@@ -15,9 +15,11 @@ from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.syntax.methods import receiver_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.signatures import place
 from torchlint.semantic.values.values import State, Value, Values
 
 _LOADER: Final = "torch.utils.data.DataLoader"
@@ -45,7 +47,13 @@ class Loader(CallSite):
     @property
     def label(self) -> str:
         """The user's name for the loader."""
+        owner = self._loaders.class_of(self.node)
+        if owner is not None:
+            return f"`{owner.name.value}`"
         return label(self._loaders.tree, self._loaders.scopes, self.node, "loader")
+
+    def _place(self, name: str, position: int | None) -> int | None:
+        return place(_LOADER, "", name) if position is None else position
 
     # -- arguments ----------------------------------------------------
 
@@ -154,16 +162,51 @@ class Loaders(Analysis):
         return {
             id(call): Loader(self, call)
             for call in self.tree.all(cst.Call)
-            if self.names.name(call.func) == _LOADER
+            if self.names.name(call.func) == _LOADER or self._is_of_subclass(call)
         }
+
+    def _is_of_subclass(self, call: cst.Call) -> bool:
+        """Return whether a call hands its arguments to DataLoader, as a class derived from it."""
+        if self.class_of(call) is not None:
+            return True
+        owner = self.functions.definition(call.func)
+        if not isinstance(owner, cst.ClassDef) or _LOADER not in self.functions.bases(owner):
+            return False
+        return self.functions.method(owner, "__init__") is None
+
+    def class_of(self, call: cst.Call) -> cst.ClassDef | None:
+        """Return the class derived from DataLoader whose `super().__init__()` a call is."""
+        started = receiver_of(call, "__init__")
+        if not isinstance(started, cst.Call) or self.names.name(started.func) != "builtins.super":
+            return None
+        function = self.scopes.function(call)
+        owner = self.scopes.class_of(function) if function is not None else None
+        if owner is None or self.functions.method(owner, "__init__") is not function:
+            return None
+        return owner if any(self.names.name(b.value) == _LOADER for b in owner.bases) else None
+
+    @cached_property
+    def _of_classes(self) -> dict[cst.ClassDef, Loader]:
+        """The loaders that are instances of classes with an `__init__`, by class."""
+        owners = ((self.class_of(loader.node), loader) for loader in self)
+        return {owner: loader for owner, loader in owners if owner is not None}
 
     def made_by(self, node: cst.BaseExpression) -> list[Loader]:
         """Return the loaders that an expression can be."""
         return self._among(self.origins.of(node).values)
 
     def _among(self, values: Iterable[cst.BaseExpression]) -> list[Loader]:
-        found = (self._all.get(id(value)) for value in values)
+        found = map(self.made_as, values)
         return [loader for loader in found if loader is not None]
+
+    def made_as(self, value: cst.BaseExpression) -> Loader | None:
+        """Return the loader that a call makes, None if it makes something else."""
+        made = self._all.get(id(value))
+        if made is not None or not isinstance(value, cst.Call) or not self._of_classes:
+            return made
+        owner = self.functions.definition(value.func)
+        line = self.functions.lineage(owner) if isinstance(owner, cst.ClassDef) else ()
+        return next((self._of_classes[each] for each in line if each in self._of_classes), None)
 
     # -- passes over a loader ----------------------------------------------------
 

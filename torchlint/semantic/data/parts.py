@@ -10,6 +10,8 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.loaders import Loader, Loaders
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.origins import Origins, Steps
@@ -22,6 +24,8 @@ _VIEWS: Final = frozenset(
 )
 _SAME: Final = ("data", "T", "mT")
 """Attributes of a tensor that are views of it."""
+_MAPPERS: Final = frozenset("map apply recursive recursively".split())
+"""Words in names of functions that call a function on all tensors of a nested container."""
 _DEPTH: Final = 16
 
 
@@ -61,6 +65,9 @@ class Parts(Analysis):
         if isinstance(node, cst.Call):
             return self._of_call(node, steps, depth - 1)
         if isinstance(node, cst.Attribute):
+            bound = self.functions.attribute(node)
+            if bound:
+                return self._of_bindings(bound, steps, depth - 1)
             within = steps if node.attr.value in _SAME else (f".{node.attr.value}", *steps)
             return self._follow(node.value, within, depth - 1)
         if isinstance(node, (cst.Tuple, cst.List)) and steps:
@@ -160,14 +167,18 @@ class Parts(Analysis):
     def _of_mapped(
         self, function: cst.Lambda, position: int, steps: Steps, depth: int
     ) -> list[Part] | None:
-        """Follow the parameter of `map(lambda x: …, things)`."""
+        """Follow the parameter of `map(lambda x: …, things)`, or of another's `tree_map`."""
         arg = self.tree.parent(function)
         call = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
-        if not isinstance(call, cst.Call) or self.names.name(call.func) != "builtins.map":
+        if not isinstance(call, cst.Call):
             return None
-        if call.args[0] is not arg or not position + 1 < len(call.args):
+        others = [each.value for each in call.args if each is not arg]
+        if self.names.name(call.func) == "builtins.map":
+            if call.args[0] is not arg or position >= len(others):
+                return None
+        elif len(others) != 1 or _MAPPERS.isdisjoint(words(word_of(call))):
             return None
-        return self._follow(call.args[position + 1].value, (None, *steps), depth)
+        return self._follow(others[position], (None, *steps), depth)
 
     def _of_rest(self, function: cst.FunctionDef, steps: Steps, depth: int) -> list[Part] | None:
         """Follow `*tensors` to the arguments of the calls."""
@@ -238,8 +249,10 @@ class Parts(Analysis):
         if name == "torch.autograd.Variable" and node.args:
             return self._follow(node.args[0].value, steps, depth)
         callee = self.functions.definition(node.func)
-        if isinstance(callee, cst.FunctionDef) and self.functions.is_generator(callee):
-            return self._of_generator(callee, steps, depth)
+        if isinstance(callee, cst.FunctionDef):
+            if self.functions.is_generator(callee):
+                return self._of_generator(callee, steps, depth)
+            return self._of_all(self.functions.returns(callee), steps, depth)
         if name is not None or not isinstance(node.func, cst.Attribute):
             return None
         method = node.func.attr.value
@@ -255,9 +268,20 @@ class Parts(Analysis):
 
     def _of_next(self, node: cst.Call, steps: Steps, depth: int) -> list[Part] | None:
         source, path = self.iteration.source(node)
+        if isinstance(source, cst.Attribute):
+            source = self._only_source(source)
         if source is None or source is node:
             return None
         return self._drawn(source, (*path, *steps), node, depth)
+
+    def _only_source(self, iterator: cst.Attribute) -> cst.BaseExpression:
+        """Return what an attribute is always an iterator over: `self.batches = iter(loader)`."""
+        made = [each for each in self.origins.of(iterator).values if isinstance(each, cst.Call)]
+        found = [source for each in made if (source := self.iteration.source(each)[0]) is not None]
+        if not made or len(found) < len(made):
+            return iterator
+        same = all(dotted(each) == dotted(found[0]) != "" for each in found)
+        return found[0] if same else iterator
 
     def _of_generator(
         self, function: cst.FunctionDef, steps: Steps, depth: int
@@ -285,11 +309,11 @@ class Parts(Analysis):
     ) -> list[Part] | None:
         origin = self.origins.of(source)
         loaders = self.loaders.made_by(source)
-        made = [loader.node for loader in loaders]
         others = [
             value
             for value in origin.values
-            if value not in made and not (isinstance(value, cst.Name) and value.value == "None")
+            if self.loaders.made_as(value) is None
+            and not (isinstance(value, cst.Name) and value.value == "None")
         ]
         if others or not origin.complete:
             return None

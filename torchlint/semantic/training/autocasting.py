@@ -78,11 +78,10 @@ class Autocasting(Analysis):
         if dtype.state is State.ABSENT:
             return self.names.name(autocast.func) == _CUDA_ONLY or self._names_cuda(autocast)
         given = self.values.argument_node(autocast, "dtype", 1)
-        if given is None:
-            return False
-        origin = self.origins.of(given.value)
-        named = {self.names.name(value) for value in origin.values}
-        return origin.complete and bool(named) and named <= _HALF
+        splats = [self.origins.of(arg.value, ("dtype",)) for arg in autocast.args if arg.star]
+        origin = self.origins.of(given.value) if given is not None else splats[-1]
+        types = {self.names.name(value) for value in origin.values}
+        return origin.complete and bool(types) and types <= _HALF
 
     def _names_cuda(self, autocast: cst.Call) -> bool:
         """Return whether the device of an autocast is CUDA, in some run at least."""

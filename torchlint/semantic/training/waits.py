@@ -63,6 +63,7 @@ _LONG: Final = 12
 _NOTHING: Final = _Destination(frozenset(), frozenset(), None, ())
 _RARE: Final = _NOTHING._replace(ends=frozenset({End.RARE}))
 _LAST: Final = _NOTHING._replace(ends=frozenset({End.LAST}))
+_KEPT: Final = _NOTHING._replace(ends=frozenset({End.KEPT}))
 _FILLS: Final = ("append", "extend", "update")
 _COMPUTING: Final = frozenset(
     (
@@ -98,6 +99,7 @@ _PACKS: Final = (
     cst.ComparisonTarget, cst.FormattedString, cst.FormattedStringExpression,
     cst.ConcatenatedString, cst.SimpleStatementLine, cst.StarredElement,
 )  # fmt: skip
+_Entry = cst.Subscript | None
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.DECLARED, How.LOOP)
 
 
@@ -320,10 +322,10 @@ class Waits(Analysis):
         if isinstance(line, cst.Assign) and len(line.targets) != 1:
             return None
         if isinstance(target, cst.Attribute) and self._only_sets(target.value, region):
-            return _Destination(frozenset({End.LAST}), frozenset(), target, (line,))
+            return _LAST._replace(target=target, statements=(line,))
         names = self._entry(target) or self._targets(target, position)
-        held = isinstance(target, cst.Subscript)
-        destination = self._destination_of_names(names, region, trail, held)
+        entry = target if isinstance(target, cst.Subscript) else None
+        destination = self._destination_of_names(names, region, trail, entry)
         return destination and destination._replace(statements=(line, *destination.statements))
 
     def _only_sets(self, owner: cst.BaseExpression, region: Region) -> bool:
@@ -358,26 +360,29 @@ class Waits(Analysis):
         return []
 
     def _destination_of_names(
-        self, bindings: list[Binding], region: Region, trail: frozenset[int], held: bool = False
+        self, bindings: list[Binding], region: Region, trail: frozenset[int], entry: _Entry = None
     ) -> _Destination | None:
-        """Return where the value of names goes that a region binds.
-
-        What is `held` in an entry of a dictionary may be left there for code after a loop.
-        """
+        """Return where the value of names, or an entry of one, goes that a region binds."""
         if not bindings:
             return None
         found = _NOTHING
         for binding in bindings:
             outside = not self.tree.inside(binding.node, region)
-            if binding.how not in _BOUND or (outside and not (held and self._is_own(binding))):
+            if binding.how not in _BOUND or (outside and not (entry and self._is_own(binding))):
                 return None
             if binding.name in self.scopes.scope(binding.node).outward:
                 return None
-            if outside:
-                found = _joined(found, _LAST)
+            if outside and entry is not None:
+                # code after a loop finds the last value, or those of all keys
+                key = entry.slice[0].slice
+                fixed = isinstance(key, cst.Index) and isinstance(key.value, cst.SimpleString)
+                found = _joined(found, _LAST if fixed else _KEPT._replace(target=entry))
             uses = [use for use in self.scopes.uses(binding, region) if not self._fills(use)]
             for use in uses:
-                destination = self._destination_of_use(use, region, trail)
+                destination: _Destination | None = _KEPT._replace(target=use)
+                if id(use) not in trail:
+                    # otherwise it is a running mean: `mean = mixed(mean, value)`
+                    destination = self._destination_of_use(use, region, trail)
                 if destination is None:
                     return None
                 found = _joined(found, destination)
@@ -458,7 +463,7 @@ class Waits(Analysis):
         """Return where a value goes that a statement adds to a sum, a list or a meter."""
         parts = self.accumulators.additions.parts(node)
         assert parts is not None
-        kept = _Destination(frozenset({End.KEPT}), frozenset(), parts.target, (node,))
+        kept = _KEPT._replace(target=parts.target, statements=(node,))
         if not isinstance(region, cst.FunctionDef):
             known = self.accumulators.at(node)
             if known is None:
@@ -496,16 +501,11 @@ class Waits(Analysis):
     def _is_never_read(self, target: cst.BaseExpression, region: cst.FunctionDef) -> bool:
         """Return whether the function does not read an attribute that it adds to."""
         path = dotted(target)
-        return bool(path) and not any(
-            dotted(each) == path and self.scopes.reads(each) and not self._is_addition(each)
+        return bool(path) and all(
+            dotted(each) != path
+            or not self.scopes.reads(each)
+            or any(map(self.accumulators.additions.parts, self.tree.ancestors(each)))
             for each in self.tree.within(region.body, cst.Attribute)
-        )
-
-    def _is_addition(self, node: cst.CSTNode) -> bool:
-        return any(
-            self.accumulators.additions.parts(outer) is not None
-            for outer in self.tree.ancestors(node)
-            if isinstance(outer, (cst.Call, cst.BaseSmallStatement))
         )
 
     # -- calls that pass values on ------------------------------------------------

@@ -124,9 +124,9 @@ class Devices(Analysis):
                 continue
             holder = self.tree.parent(text)
             if isinstance(holder, cst.Arg) and holder.keyword is not None:
-                if holder.keyword.value == "device":
+                if holder.keyword.value in ("device", "default"):
                     return True
-            if isinstance(holder, (cst.IfExp, cst.Assign)):
+            if isinstance(holder, (cst.IfExp, cst.Assign, cst.AnnAssign, cst.Param)):
                 return True
         return False
 

@@ -48,8 +48,9 @@ class Iteration:
         """
         if depth > _DEPTH:
             return value, path
+        value = self._of_either_branch(value, depth)
         if isinstance(value, cst.Name):
-            inner = self._assigned(value)
+            inner = self._assigned(value, depth)
             return self.source(inner, path, depth + 1) if inner is not None else (value, path)
         if not isinstance(value, cst.Call) or not value.args:
             return self._bare(value, path, depth)
@@ -86,6 +87,7 @@ class Iteration:
         """Return every iterable that a loop over `value` draws from."""
         if depth > _DEPTH:
             return []
+        value = self._of_either_branch(value, depth)
         if isinstance(value, cst.Call) and value.args:
             name = self.names.name(value.func)
             if name == "builtins.enumerate":
@@ -95,11 +97,19 @@ class Iteration:
             if self._wraps(value):
                 return self.iterated(value.args[0].value, depth + 1)
         if isinstance(value, cst.Name):
-            inner = self._assigned(value)
+            inner = self._assigned(value, depth)
             if inner is not None:
                 return self.iterated(inner, depth + 1)
-        found, path = self.source(value)
+        found, path = self.source(value, (), depth)
         return [found] if found is not None and path == () else []
+
+    def _of_either_branch(self, value: cst.BaseExpression, depth: int) -> cst.BaseExpression:
+        """Return a branch of `tqdm(loader) if shown else loader`: both iterate over the same."""
+        if not isinstance(value, cst.IfExp):
+            return value
+        one, other = (self.iterated(each, depth + 2) for each in (value.body, value.orelse))
+        same = len(one) == len(other) and all(map(cst.CSTNode.deep_equals, one, other))
+        return value.body if one and same else value
 
     def counts(self, value: cst.BaseExpression) -> bool:
         """Return whether a loop over `value` counts through a range."""
@@ -119,11 +129,12 @@ class Iteration:
         last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
         return last in _FIRST_BY_NAME
 
-    def _assigned(self, name: cst.Name) -> cst.BaseExpression | None:
+    def _assigned(self, name: cst.Name, depth: int) -> cst.BaseExpression | None:
         """Return the iterable inside a wrapper assigned to a name (`pbar = tqdm(loader)`)."""
         for binding in self.scopes.reaching(name):
             value = binding.value
             if binding.how in (How.ASSIGN, How.WITH) and value is not None:
+                value = self._of_either_branch(value, depth)
                 if self._wraps(value):
                     return value
                 if isinstance(value, cst.Name) and value.value not in ("None", name.value):

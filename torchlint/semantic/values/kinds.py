@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     Kind,
@@ -24,7 +25,8 @@ from torchlint.semantic.values.kind import (
 )
 from torchlint.semantic.values.losses import Losses
 from torchlint.semantic.values.origins import Origins, Steps
-from torchlint.semantic.values.placing import is_plain_object, places_a_network
+from torchlint.semantic.values.placing import is_no_network, places_a_network
+from torchlint.semantic.values.torchinputs import TorchInputs
 
 # Attributes of an `Enum` are slow before Python 3.12, and these are used very often.
 _UNKNOWN: Final = Kind.UNKNOWN
@@ -77,7 +79,7 @@ _OVER_PROCESSES: Final = frozenset(
 _TENSOR_ONLY: Final = frozenset(
     (
         "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
-        "is_cuda data_ptr eq scatter_ index_select"
+        "is_cuda data_ptr eq scatter_ index_select clip_grad_norm_"
     ).split()
 )
 
@@ -90,6 +92,7 @@ class Kinds(Analysis):
     ) -> None:
         super().__init__(functions)
         self.iteration, self.origins, self.losses = iteration, origins, losses
+        self.inputs = TorchInputs(functions)
         trail = functions.names.trail
         self.kind = Memo(_NOTHING, trail, self._kind).answer
         """Return the kind of an expression, or of the value assigned to a target."""
@@ -119,8 +122,7 @@ class Kinds(Analysis):
         if type(node) is cst.BooleanOperation:
             return joined([self.kind(node.left), self.kind(node.right)])
         if isinstance(node, (cst.Await, cst.NamedExpr)):
-            inner = node.expression if isinstance(node, cst.Await) else node.value
-            return self.kind(inner)
+            return self.kind(node.expression if isinstance(node, cst.Await) else node.value)
         return _LITERALS.get(type(node), _UNKNOWN)
 
     def _kind_of_name(self, node: cst.Name) -> Kind:
@@ -223,11 +225,9 @@ class Kinds(Analysis):
         ):
             return _UNKNOWN
         sides = [self.kind(node.left), *(self.kind(c.comparator) for c in node.comparisons)]
-        return (
-            combined(sides[0], sides[-1])
-            if any(s in _TENSORS for s in sides)
-            else (_NDARRAY if _NDARRAY in sides else _UNKNOWN)
-        )
+        if any(s in _TENSORS for s in sides):
+            return combined(sides[0], sides[-1])
+        return _NDARRAY if _NDARRAY in sides else _UNKNOWN
 
     # -- calls ----------------------------------------------------------------
 
@@ -296,14 +296,11 @@ class Kinds(Analysis):
     def _is_sent_round(self, func: cst.Attribute) -> bool:
         """Return whether a method of a framework sends a tensor through all processes."""
         call = self.tree.parent(func)
-        if func.attr.value not in _OVER_PROCESSES or not isinstance(call, cst.Call):
-            return False
-        return bool(call.args) and self.kind(call.args[0].value) in _TENSORS
+        args = call.args if type(call) is cst.Call and func.attr.value in _OVER_PROCESSES else []
+        return bool(args) and self.kind(args[0].value) in _TENSORS
 
     def _returned(self, function: cst.FunctionDef) -> Kind:
-        told = _UNKNOWN
-        if function.returns is not None:
-            told = self._annotated(function.returns.annotation)
+        told = self._annotated(function.returns.annotation) if function.returns else _UNKNOWN
         if told not in (_UNKNOWN, _NUMBER) or self.functions.is_generator(function):
             return told
         returned = self.functions.returns(function)
@@ -325,10 +322,11 @@ class Kinds(Analysis):
         if not shown or (found is _UNKNOWN and all(kind is _MODULE for kind in shown)):
             if any(binding.how in _DEFINED for binding in bindings):
                 return _UNKNOWN
+            if not shown and self.inputs.take(bindings):
+                return _TENSOR
             by_name = self._conventional(name, bindings)
-            if shown and by_name not in shown:
-                return found
-            return found if by_name is _UNKNOWN else by_name
+            clear = by_name is not _UNKNOWN and (not shown or by_name in shown)
+            return by_name if clear else found
         return found
 
     def _kind_or_convention(self, binding: Binding, name: str) -> Kind:
@@ -360,7 +358,7 @@ class Kinds(Analysis):
                 return _UNKNOWN
             if isinstance(binding.value, (cst.Dict, cst.List, cst.Lambda, cst.SimpleString)):
                 return _UNKNOWN
-            if found is _MODULE and is_plain_object(self.functions, binding.value):
+            if found is _MODULE and is_no_network(self.functions, self.origins, binding):
                 return _UNKNOWN
             if any(binding in self.scopes.reaching(each) for each in self._keyed.get(name, ())):
                 return _UNKNOWN
@@ -513,10 +511,12 @@ class Kinds(Analysis):
         if callee is not None:
             returned = self.functions.returns(callee)
             return joined([self._element(one, path) for one in returned])
-        if isinstance(value.func, cst.Attribute) and value.func.attr.value == "prepare":
+        method = method_of(value)
+        if method == "prepare":
             plain = [arg.value for arg in value.args if arg.keyword is None]
             return self.kind(plain[path[0]]) if path and path[0] < len(plain) else _UNKNOWN
-        if name in ("builtins.list", "builtins.tuple") and value.args:
+        sent = name in ("builtins.list", "builtins.tuple") or method in _OVER_PROCESSES
+        if sent and value.args:
             return self._element(value.args[0].value, path)
         if name == "builtins.map":
             made = self.names.name(value.args[0].value) if value.args else None

@@ -1,4 +1,4 @@
-"""Options of the command line: which one a value comes from, and its default."""
+"""Options: which one of the command line or of a configuration a value comes from."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.calls.annotations import named_types
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import Values
@@ -15,14 +16,14 @@ _PARSING: Final = ("parse_args", "parse_known_args")
 
 
 class Option(NamedTuple):
-    """An option that a parser of the file declares: its flag and the literal it defaults to."""
+    """An option of a parser, or a field of a class, and the literal that it defaults to."""
 
     flag: str
     default: Any
 
 
 class Options(Analysis):
-    """Follows values to the options that `argparse` declares in the same file."""
+    """Follows values to what `argparse`, or the class of a parameter, declares."""
 
     def __init__(self, functions: Functions, values: Values, origins: Origins) -> None:
         super().__init__(functions)
@@ -36,7 +37,31 @@ class Options(Analysis):
         if len(made) != 1 or not isinstance(made[0], cst.Attribute):
             return None
         read = made[0]
-        return self._declared.get(read.attr.value) if self._is_parsed(read.value) else None
+        if self._is_parsed(read.value):
+            return self._declared.get(read.attr.value)
+        return self._field(read)
+
+    def _field(self, read: cst.Attribute) -> Option | None:
+        """Return the field of a parameter's class that an attribute reads: `config.workers`."""
+        owner = read.value
+        bindings = self.functions.attribute(owner) if isinstance(owner, cst.Attribute) else ()
+        if len(bindings) == 1 and bindings[0].value is not None:
+            owner = bindings[0].value
+        bindings = self.scopes.reaching(owner) if isinstance(owner, cst.Name) else ()
+        parameter = bindings[0].node if len(bindings) == 1 else None
+        if not isinstance(parameter, cst.Param) or parameter.annotation is None:
+            return None
+        types = [*named_types(parameter.annotation.annotation)]
+        made = self.functions.definition(types[0]) if len(types) == 1 else None
+        word = read.attr.value
+        if not isinstance(made, cst.ClassDef):
+            return None
+        fields = self.scopes.scope_at(made).bindings.get(word, [])
+        default = fields[0].value if len(fields) == 1 else None
+        value = self.values.value_of(default) if default is not None else None
+        if value is None or not value.is_literal:
+            return None
+        return Option(f"{made.name.value}.{word}", value.literal)
 
     def _is_parsed(self, node: cst.BaseExpression) -> bool:
         made = self.origins.of(node).values

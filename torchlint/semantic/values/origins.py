@@ -112,7 +112,9 @@ class Origins(Analysis):
     def _follow_attribute(self, node: cst.Attribute, steps: Steps, search: _Search) -> None:
         bound = self.functions.attribute(node)
         bindings = [each for each in bound if not self.tree.inside(node, each.node)]
-        known = self.names.name(node) is not None if not bindings else False
+        known = not bindings and (
+            self.names.name(node) is not None or self.functions.definition(node) is not None
+        )
         if not steps and (known or any(b.how in _ENDS for b in bindings)):
             search.found[id(node)] = node
             return

@@ -413,7 +413,7 @@ class _Rewriter(Writer):
             if script.scopes.reads(name):
                 if script.program.loader_call(name) is self.shape.loader:
                     return f"{name.value}.sampler"
-        raise ObstacleError(epochs, "the training loader is out of sight of the epoch loop")
+        raise ObstacleError(epochs, "the epoch loop cannot reach the training loader")
 
     def _type_tests(self) -> None:
         """Make `isinstance(model, nn.DataParallel)` true for the new wrapper as well."""

@@ -104,7 +104,7 @@ class Saved:
             return
         if not depth:
             raise ObstacleError(
-                self.script.tree.smallest_statement(node), "what is stored is not in sight"
+                self.script.tree.smallest_statement(node), "what is stored is not visible here"
             )
         for binding in self.script.scopes.reaching(node):
             if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):

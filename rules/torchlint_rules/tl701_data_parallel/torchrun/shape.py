@@ -150,7 +150,7 @@ class _Reader:
         if entry is None:
             raise ObstacleError(
                 self.script.scopes.function(call) or call,
-                "where the script enters it is not in sight",
+                "where the script enters it is not visible here",
             )
         self._refuse_end(entry)
         batches = self._batches(entry)
@@ -263,12 +263,14 @@ class _Reader:
         loop = loops[0]
         drawn = isinstance(loop.node, cst.For) and self.script.values.kinds.loader(loop.node.iter)
         if not drawn:
-            raise ObstacleError(loop.node, "the loop does not run over a DataLoader in sight")
+            raise ObstacleError(
+                loop.node, "the loop does not run over a DataLoader that is visible here"
+            )
         if self.script.scopes.class_of(loop.node) is not None:
             raise ObstacleError(loop.node, "the training loop stands in a class")
         start = self.program.entry(loop.node)
         if start is None or start.block is not entry.block:
-            raise ObstacleError(loop.node, "who runs the training loop is not in sight")
+            raise ObstacleError(loop.node, "who runs the training loop is not visible here")
         return loop
 
     def _loader(self, loop: Loop) -> tuple[cst.Call, cst.SimpleStatementLine, cst.Name]:
@@ -401,7 +403,9 @@ class _Reader:
             and (script.name(call.func) or "").startswith("torch.optim.")
         ]
         if not made:
-            raise ObstacleError(batches.node, "the optimizer is made out of sight")
+            raise ObstacleError(
+                batches.node, "the optimizer is made in code that is not visible here"
+            )
         for call in made:
             if not call.args:
                 raise ObstacleError(call, "what the optimizer steps is not spelled out")
@@ -410,7 +414,9 @@ class _Reader:
             if strange:
                 raise ObstacleError(call, "the optimizer steps another network, too")
             if not networks:
-                raise ObstacleError(call, "whose parameters the optimizer steps is not in sight")
+                raise ObstacleError(
+                    call, "whose parameters the optimizer steps is not visible here"
+                )
 
     def _networks(self, node: cst.CSTNode, depth: int) -> Iterator[cst.Name]:
         """Yield the networks in an expression, following its names."""
@@ -484,7 +490,9 @@ class _Reader:
                 if self.script.name(call.func) not in draws or self._allowed_draw(call):
                     continue
                 seed = _SEEDS[library][0]
-                raise ObstacleError(call, f"each process would draw otherwise: call `{seed}` first")
+                raise ObstacleError(
+                    call, f"each process would draw differently: call `{seed}` first"
+                )
 
     def _allowed_draw(self, call: cst.Call) -> bool:
         if any(arg.keyword is not None and arg.keyword.value in _OWN_SEED for arg in call.args):
