@@ -107,10 +107,8 @@ def _collates(script: Script, function: cst.FunctionDef) -> bool:
     loaders = [
         loader
         for loader in script.loaders
-        if (given := loader.given("collate_fn")) is not None
-        and any(
-            script.functions.definition(value) is function
-            for value in script.values.origins.of(given.value).values
+        if any(
+            script.functions.run_by(value) is function for value in loader.possible("collate_fn")
         )
     ]
     return bool(loaders) and all(loader.has_no_workers for loader in loaders)
