@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 FIND_EXIT := || test $$? -eq 1
 
+# Else every process of the tests would compile torchlint again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test lint docs pictures vsix dist gpu-bundle gpu-proof clean
 
 # The folder stays, with the script and the page about it.

@@ -13,7 +13,6 @@ from torchlint_rules.shared.finiteguards import FiniteGuard, finite_guards
 _SYNCS: Final = tuple(
     f"torch.{device}.synchronize" for device in ("cuda", "xpu", "mps", "accelerator")
 )
-_MEASURES: Final = frozenset("benchmark bench profile timeit speed throughput latency test".split())
 _LATE: Final = "a value that is not finite is noticed up to {every} steps later, or not at all"
 
 
@@ -81,17 +80,11 @@ def _timers(script: Script) -> Iterator[Sequence[cst.Call]]:
     found: dict[int, list[cst.Call]] = {}
     for site in script.calls.of(*_SYNCS):
         loop = script.loops.batch_loop(site.node)
-        if loop is None or loop.role is not Role.TRAIN_BATCH or _measures(script, site.node):
+        if loop is None or loop.role is not Role.TRAIN_BATCH:
+            continue
+        if script.loops.measuring.is_measured(site.node):
             continue
         timed = script.loops.frequency(site.node) is Frequency.RARE
         if timed and script.loops.frequency(site.node, within=loop.node) is Frequency.EVERY_PASS:
             found.setdefault(id(loop.node), []).append(site.node)
     yield from found.values()
-
-
-def _measures(script: Script, node: cst.CSTNode) -> bool:
-    """Return whether the function around a node exists to measure."""
-    function = script.scopes.function(node)
-    return function is not None and not _MEASURES.isdisjoint(
-        script.names.words(function.name.value)
-    )

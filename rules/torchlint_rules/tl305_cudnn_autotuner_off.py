@@ -8,12 +8,15 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Rule, Script, State
+from torchlint.api import Edits, Finding, Fix, Kind, Loader, Rule, Script, State
 from torchlint_rules.shared.cuda import (
     in_environment,
+    is_convolutional,
+    makers,
     may_be_cuda,
     named_convolutional,
     place,
+    regions,
     setting,
     trains,
 )
@@ -96,24 +99,50 @@ def _switched_off(script: Script) -> cst.Assign | None:
 
 
 def _convolves(script: Script) -> bool:
-    """Return whether the networks of a file are convolutional, by their names or layers."""
+    """Return whether the trained networks are convolutional, by their names or layers.
+
+    Those of the whole file count where it does not show what makes a trained one.
+    """
+    networks = [
+        script.loops.module_call(call) for step in script.loops.steps.all for call in step.forwards
+    ]
+    made = [makers(script, each) if each is not None else () for each in networks]
+    parts = [
+        part
+        for each in made
+        for call in each
+        for region in regions(script, call)
+        for part in script.tree.within(region, cst.Call)
+    ]
+    if made and all(made) and not any(_is_hidden(script, each) for each in parts):
+        return any(script.name(each.func) in _CONVOLUTIONS for each in parts)
     return named_convolutional(script) or not _CONVOLUTIONS.isdisjoint(script.calls.called)
+
+
+def _is_hidden(script: Script, made: cst.Call) -> bool:
+    """Return whether a call makes a network that is not in view, or gets one."""
+    if any(
+        not isinstance(arg.value, cst.Call) and script.kind(arg.value) is Kind.MODULE
+        for arg in made.args
+    ):
+        return True
+    known = (script.name(made.func) or "").startswith("torch.nn.")
+    known = known or script.functions.definition(made.func) is not None
+    return not known and (script.kind(made) is Kind.MODULE or is_convolutional(script, made))
 
 
 def _has_one_size(script: Script) -> bool:
     """Return whether every loader collates several samples, which then have one size."""
     loaders = list(script.loaders)
-    if not loaders or any(each.has_splat and each.given("batch_size") is None for each in loaders):
-        return bool(loaders) and _splats_are_batches(script)
-    sizes = [loader.batch_size for loader in loaders]
-    if any(size.state is State.ABSENT or size.equals(1) for size in sizes):
-        return False
-    return not _resizes(script)
+    return bool(loaders) and all(map(_takes_batches, loaders)) and not _resizes(script)
 
 
-def _splats_are_batches(script: Script) -> bool:
-    """Return whether keyword dictionaries give the loaders a batch size."""
-    return script.tree.mentions("batch_size") and not _resizes(script)
+def _takes_batches(loader: Loader) -> bool:
+    """Return whether a loader gets a size for its batches, also from a dictionary of options."""
+    size = loader.batch_size
+    if size.state is State.UNKNOWN:
+        return bool(loader.possible("batch_size"))
+    return size.state is not State.ABSENT and not size.equals(1)
 
 
 def _resizes(script: Script) -> bool:

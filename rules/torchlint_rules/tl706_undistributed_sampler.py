@@ -59,8 +59,11 @@ def _draws_all(script: Script, loader: Loader) -> bool:
     if dataset is None or _is_switched(script, loader.node):
         return False
     origin = script.values.origins.of(dataset)
-    if not origin.complete or Trait.ITERABLE in loader.traits:
+    traits = loader.traits
+    if not origin.complete or Trait.ITERABLE in traits:
         return False
+    if Trait.UNSEEN in traits and loader.argument("shuffle").state is State.ABSENT:
+        return False  # it may be iterable, which no sampler suits
     if any(script.kind(value) is Kind.SEQUENCE for value in origin.values):
         return False
     return not any(_is_shared(script, value) for value in (dataset, *origin.values))

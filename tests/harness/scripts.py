@@ -56,6 +56,18 @@ def torch_server() -> ForkServer | None:
     return server
 
 
+class SharedServer:
+    """What a session takes for a server of its own, in place of which all tests have one."""
+
+    def __init__(self, *start: Any, verbose: bool = False) -> None:
+        server = torch_server()
+        assert server is not None
+        self.start = server.start
+
+    def close(self) -> None:
+        """Leave the server to the next session."""
+
+
 def run_by(
     server: ForkServer | None, script: Path, mode: Mode = "numbers", **options: Any
 ) -> Trace:

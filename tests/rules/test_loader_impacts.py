@@ -61,6 +61,30 @@ def test_a_loader_without_workers(body: str, expected: dict[str, str]) -> None:
     assert {each.code: each.impact for each in found} == expected
 
 
+_OLD = """
+    def old(self, model, loader, opt):
+        for x in loader:
+            opt.zero_grad()
+            model(x.cuda()).mean().backward()
+            opt.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "impact"),
+    [
+        ("class Tool:" + _OLD, "low"),
+        ("class Tool:" + _OLD + "print(Tool())", "low"),
+        ("class Tool:" + _OLD + "print(getattr(Tool(), input()))", "high"),
+        ("class Tool(Unseen):" + _OLD + "print(Tool())", "high"),
+        ("class Tool:" + _OLD + "print(Tool().old)", "high"),
+    ],
+)
+def test_code_that_nothing_uses_matters_little(more: str, impact: str) -> None:
+    found = torchlint.check(_HEAD.format(workers="") + _RUN + more, select=["TL301"])
+    assert [each.impact for each in found] == [impact]
+
+
 @pytest.mark.parametrize(("body", "impact"), [(_TRAINS, "medium"), (_EVALUATES, "low")])
 def test_opencv_in_workers(body: str, impact: str) -> None:
     text = _HEAD.format(workers=", num_workers=4") + body + _RUN

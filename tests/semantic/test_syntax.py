@@ -16,9 +16,10 @@ from torchlint.semantic.syntax.tree import Tree
 from torchlint.source import Source, SourceError
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted(
-    path for folder in ("fixtures", "torchlint") for path in (ROOT / folder).rglob("*.py")
-)
+FILES = [
+    *sorted((ROOT / "fixtures").rglob("*.py")),
+    *sorted((ROOT / "torchlint").rglob("*.py"))[::5],
+]
 
 
 def parsed(path: Path) -> tuple[Source, ast.Module, cst.Module]:

@@ -142,5 +142,5 @@ _KNOWN: Final = (
     (r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", _OLD),
     (r"^\s*raise\s+\w+\s*,", _OLD),
     (r"^(<{7}|={7}|>{7})( |$)", "a merge conflict was left in the file"),
-    (r"^\s*[%!]\w", "a notebook's magic or shell line is no Python"),
+    (r"^\s*[%!]\w", "a notebook's magic or shell line is not Python"),
 )

@@ -43,6 +43,9 @@ def _may_be_cuda(script: Script) -> bool:
         return True
     if script.program.vocabulary.has(_OTHERS) and not script.program.vocabulary.has(_NVIDIA):
         return False
+    steps = script.loops.steps
+    if steps.all and all(map(steps.run_on_host, steps.all)):
+        return False
     return script.program.devices.can_use_accelerator
 
 
@@ -54,12 +57,7 @@ def in_environment(script: Script) -> bool:
 def _in_environment(script: Script) -> bool:
     if any(each.partition(".")[0] in _ENVIRONMENTS for each in script.functions.imported):
         return True
-    for site in script.calls.of_methods("step", "reset"):
-        receiver = site.receiver
-        word = receiver.attr if isinstance(receiver, cst.Attribute) else receiver
-        if isinstance(word, cst.Name) and re.fullmatch(r"(?:\w+_)?envs?\d?", word.value):
-            return True
-    return False
+    return script.loops.environments.are_stepped
 
 
 def named_convolutional(script: Script) -> bool:
@@ -68,16 +66,14 @@ def named_convolutional(script: Script) -> bool:
 
 
 def _named_convolutional(script: Script) -> bool:
+    return any(is_convolutional(script, call) for call in script.tree.all(cst.Call))
+
+
+def is_convolutional(script: Script, call: cst.Call) -> bool:
+    """Return whether the name of what a call makes says that it is a convolutional network."""
     # What `from module import *` brings has no qualified name.
-    bare = {
-        call.func.value
-        for call in script.tree.all(cst.Call)
-        if type(call.func) is cst.Name and script.name(call.func) is None
-    }
-    return any(map(_is_convolutional, (*script.calls.called, *bare)))
-
-
-def _is_convolutional(name: str) -> bool:
+    bare = call.func.value if type(call.func) is cst.Name else ""
+    name = script.name(call.func) or bare
     if _CLASSIFIERS.fullmatch(name):
         return True
     return not name.startswith("torch") and bool(_BY_NAME.fullmatch(name.rpartition(".")[2]))

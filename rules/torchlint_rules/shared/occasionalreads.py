@@ -13,6 +13,7 @@ from torchlint.api import Frequency, How, Loop, Reading, Role, Script
 class OccasionalRead(NamedTuple):
     """A read in every pass whose value only a report now and then uses."""
 
+    loop: Loop
     node: cst.Call
     message: str
 
@@ -33,6 +34,7 @@ def occasional_reads(script: Script, role: Role) -> Iterator[OccasionalRead]:
             if script.loops.batch_loop(line) is loop and _waits_in_vain(script, line, found, loop):
                 named = script.code(line.targets[0].target)
                 yield OccasionalRead(
+                    loop,
                     found.node,
                     f"`{script.code(found.node)}` waits for the device in every step, but only an "
                     f"occasional report uses `{named}`: read it there",

@@ -55,11 +55,16 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
             notes = script.loops.repetition.notes_on(wait.loop.node)
             span = script.span(wait.reading.node)
             impact = _impact(script, wait.loop)
-            told = Finding(code, span, _told(script, wait), None, notes, impact)
-            found.append(_Found(wait.loop, (wait.reading.node,), told))
-    yield from _folded(script, found)
+            finding = Finding(code, span, _told(script, wait), None, notes, impact)
+            found.append(_Found(wait.loop, (wait.reading.node,), finding))
+    told = [read for each in found for read in each.reads]
+    told += [each.shown.place for each in script.once(log_lines)]
+    yield from _folded(script, found, told)
     for read in early:
-        yield Finding(code, script.span(read.node), read.message)
+        span, impact = script.span(read.node), _impact(script, read.loop)
+        single = _Found(read.loop, (read.node,), Finding(code, span, read.message, impact=impact))
+        if not _has_waited(script, single, told):
+            yield single.finding
 
 
 class _Found(NamedTuple):
@@ -86,8 +91,11 @@ def _impact(script: Script, loop: Loop) -> Impact | None:
     return None if _trains(script) and not few else "medium"
 
 
-def _folded(script: Script, found: list[_Found]) -> Iterator[Finding]:
-    """Yield findings, those that share a wait as one with notes and one fix."""
+def _folded(script: Script, found: list[_Found], told: list[cst.CSTNode]) -> Iterator[Finding]:
+    """Yield findings, those that share a wait as one with notes and one fix.
+
+    `told` are the reads and log lines that some finding is about.
+    """
     open_: dict[tuple[int, int], list[_Found]] = {}
     whole: list[list[_Found]] = []
     for each in sorted(found, key=lambda one: one.finding.span.start):
@@ -97,10 +105,23 @@ def _folded(script: Script, found: list[_Found]) -> Iterator[Finding]:
             together = open_[key] = []
             whole.append(together)
         together.append(each)
+    whole = [group for group in whole if not _has_waited(script, group[0], told)]
     gone = [
         read for group in whole if _fix(group) is not None for one in group for read in one.reads
     ]
     yield from (_one(script, together, gone) for together in whole)
+
+
+def _has_waited(script: Script, found: _Found, told: list[cst.CSTNode]) -> bool:
+    """Return whether the pass reads a number that it needs right before, so waits no more."""
+    return any(
+        isinstance(node, cst.Call)
+        and (read := script.readings.reading(node)) is not None
+        and read.form is Form.NUMBER
+        and script.tree.order(node) < script.tree.order(found.reads[0])
+        and _shares_wait(script, found, node)
+        for node in staying(script, found.loop, told)
+    )
 
 
 def _shares_wait(script: Script, found: _Found, node: cst.CSTNode) -> bool:

@@ -11,11 +11,14 @@ from torchlint.api import Loader, Script, Trait, Traits
 
 _REASON: Final = re.compile(
     r"\b(?:windows|mac(?:os)?|mps|jupyter|notebook|debug\w*|pdb|fork\w*|spawn\w*|pickl\w*|lmdb|h5py|hdf5|"
-    r"hang\w*|deadlock\w*|crash\w*|error\w*|bugs?|leaks?|shm|shared memory|single|main process|"
+    r"hang\w*|hung|freez\w*|froze\w*|stuck|deadlock\w*|crash\w*|error\w*|bugs?|leaks?|shm|"
+    r"shared memory|single|main process|"
     r"multi-?process\w*|in.memory|already|because|since|avoid\w*|must|cannot|can't|don't|not?|"
-    r"determin\w*|reproduc\w*|faster|slower|overhead|safe\w*|needed|required|otherwise)\b",
+    r"determin\w*|reproduc\w*|faster|slower|overhead|safe\w*|needed|required|otherwise|paralleli\w*|"
+    r"important|rlds|tfds|disabled?|set \S+ to (?:0|zero))\b",
     re.IGNORECASE,
 )
+_OF_WORKERS: Final = re.compile(r"worker|multi-?process|paralleli", re.IGNORECASE)
 GUARD: Final = '`if __name__ == "__main__":`'
 
 
@@ -83,11 +86,29 @@ def runs_unguarded(script: Script, loader: Loader) -> bool:
 
 
 def is_explained(script: Script, loader: Loader) -> bool:
-    """Return whether a comment in the statement of `num_workers=0` says why there are none."""
-    if loader.given("num_workers") is None or not script.tree.is_own(loader.node):
+    """Return whether a comment says why there are no workers.
+
+    It stands in the statement of `num_workers=0`, or of the name given for it, or is about workers
+    there or right above.
+    """
+    given = loader.given("num_workers")
+    named = given.value if given is not None else None
+    bound = script.scopes.reaching(named) if isinstance(named, cst.Name) else ()
+    return _says_why(script, loader.node, given is not None) or any(
+        _says_why(script, each.node, True) for each in bound
+    )
+
+
+def _says_why(script: Script, node: cst.CSTNode, numbered: bool) -> bool:
+    if not script.tree.is_own(node):
         return False
-    line = script.tree.statement(loader.node)
-    span = script.span(loader.node if isinstance(line, cst.BaseCompoundStatement) else line)
+    line = script.tree.statement(node)
+    span = script.span(node if isinstance(line, cst.BaseCompoundStatement) else line)
     first, last = (script.source.position(at).row for at in (span.start, span.end))
-    comments = (script.source.line(row).partition("#")[2] for row in range(first, last + 1))
-    return any(map(_REASON.search, comments))
+    said = [script.source.line(row).partition("#")[2] for row in range(first, last + 1)]
+    found = [each for each in said if numbered or _OF_WORKERS.search(each)]
+    above = first - 1
+    while above > 0 and script.source.line(above).lstrip()[:1] in ("#", ""):
+        found += filter(_OF_WORKERS.search, [script.source.line(above)])
+        above -= 1
+    return any(map(_REASON.search, found))

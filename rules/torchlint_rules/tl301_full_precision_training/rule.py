@@ -82,7 +82,7 @@ def _is_plain(script: Script, step: Step) -> bool:
         return False
     if not script.loops.steps.is_alone(step) or not script.loops.steps.updates(step):
         return False
-    if runs_tiny(script, step):
+    if runs_tiny(script, step) or script.loops.steps.run_on_host(step):
         return False
     if script.modules.graphs.are_trained_in(step):
         return False

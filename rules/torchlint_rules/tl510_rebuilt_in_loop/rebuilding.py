@@ -7,7 +7,17 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Invariance, Loop, Role, Script, method_of, receiver_of, word_of
+from torchlint.api import (
+    Edits,
+    Invariance,
+    Loader,
+    Loop,
+    Role,
+    Script,
+    method_of,
+    receiver_of,
+    word_of,
+)
 
 _OTHER_RUNS: Final = frozenset(
     (
@@ -111,7 +121,25 @@ def _is_another_run(script: Script, loop: Loop) -> bool:
     )
     if _OTHER_RUNS.intersection(script.names.words(head)) and not loop.is_batch:
         return True
+    if (
+        isinstance(node, cst.For)
+        and isinstance(node.target, cst.Name)
+        and not _counts(script, node)
+    ):
+        if any(_sets_up(script, loader, node, node.target) for loader in script.loaders):
+            return True
     return any(word_of(call) in _AFRESH for call in script.tree.within(node.body, cst.Call))
+
+
+def _counts(script: Script, node: cst.For) -> bool:
+    return isinstance(node.iter, cst.Call) and script.name(node.iter.func) == "builtins.range"
+
+
+def _sets_up(script: Script, loader: Loader, node: cst.For, target: cst.Name) -> bool:
+    """Return whether each pass of a loop makes a loader by its own value, a batch size."""
+    return script.tree.inside(loader.node, node.body) and any(
+        name.value == target.value for name in script.tree.within(loader.node, cst.Name)
+    )
 
 
 # -- invariance ------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ class RebuiltInLoop(Rule):
             found = rebuilt(script, site.node, script.once(_LOOPS[noun]))
             if found is None or (noun == "loss" and found.runs and found.unit == "epoch"):
                 continue
+            if script.loops.measuring.is_measured(site.node):
+                continue
             edits = hoisted(script, found)
             title = f"Make the {noun} once, before the loop"
             fix = None

@@ -16,6 +16,7 @@ from torchlint.semantic.data.randomness import is_deterministic_transform, rando
 from torchlint.semantic.data.tokenrows import TOKENIZER, TokenRows
 from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
@@ -83,6 +84,12 @@ _PLAIN_BASES: Final = frozenset({
     "torch.utils.data.Dataset", "torch.utils.data.IterableDataset", "builtins.object",
     "abc.ABC", "typing.Generic", "torch.utils.data.MapDataPipe",
 })  # fmt: skip
+_ITERABLE: Final = "torch.utils.data.IterableDataset"
+_STREAMS: Final = frozenset("iterable stream streaming rlds tfds wds webdataset".split())
+_MAPPING: Final = frozenset(
+    "map filter shuffle take skip with_format remove_columns select_columns rename_column".split()
+)
+"""Methods of datasets of Hugging Face that give a stream of a stream."""
 
 
 class Datasets(Analysis):
@@ -177,7 +184,7 @@ class Datasets(Analysis):
         finally:
             self._open.discard(key)
         if not origin.complete or not origin.values:
-            found.append({Trait.UNSEEN: self.tree.code(node)})
+            found.append({Trait.UNSEEN: self.tree.code(node), **self._of_declared(node)})
         return _joined(found)
 
     # -- datasets -------------------------------------------------------------
@@ -205,7 +212,7 @@ class Datasets(Analysis):
         name = self.names.name(call.func) or ""
         owner = self.functions.definition(call.func)
         if isinstance(owner, cst.ClassDef):
-            return self._of_class(owner, call)
+            return {**self._device_of(call), **self._of_class(owner, call)}
         first = call.args[0].value if call.args else None
         if name == "torch.utils.data.TensorDataset":
             return {Trait.IN_MEMORY: "TensorDataset", **self._device_of(call)}
@@ -217,10 +224,34 @@ class Datasets(Analysis):
         if name.startswith("torchvision.datasets."):
             return self._of_torchvision(name, call)
         if name.startswith("torchtext.datasets."):
-            return {Trait.ITERABLE: name, Trait.UNSHARDED: name}
+            return _stream(name)
         if name in ("builtins.zip", "builtins.range") or self._in_memory_value(call):
             return {Trait.IN_MEMORY: name or self.tree.code(call.func), **self._device_of(call)}
-        return {Trait.UNSEEN: self.tree.code(call.func)}
+        word = self.tree.code(call.func)
+        return {Trait.UNSEEN: word, **self._of_foreign(call, name), **self._device_of(call)}
+
+    def _of_foreign(self, call: cst.Call, name: str) -> Traits:
+        """Return that a dataset of another module is a stream, if its name or an option says so."""
+        word = word_of(call)
+        if not _STREAMS.isdisjoint(self.names.words(word)):
+            return _stream(word)
+        if name == "datasets.load_dataset":
+            streamed = self.values.argument(call, "streaming")
+            return _stream("streaming=True") if streamed.equals(True) else {}
+        source = receiver_of(call)
+        if name or source is None or word not in _MAPPING:
+            return {}
+        kept = self.traits(source)
+        return _stream(kept[Trait.ITERABLE]) if Trait.ITERABLE in kept else {}
+
+    def _of_declared(self, node: cst.BaseExpression) -> Traits:
+        """Return that a parameter is a stream, if its type says so."""
+        types = (
+            each.node.annotation.annotation
+            for each in (self.scopes.reaching(node) if isinstance(node, cst.Name) else ())
+            if isinstance(each.node, cst.Param) and each.node.annotation is not None
+        )
+        return _stream(_ITERABLE) if _ITERABLE in map(self.names.name, types) else {}
 
     def _few_indices(self, node: cst.BaseExpression) -> bool:
         value = self.values.value_of(node).node
@@ -275,7 +306,7 @@ class Datasets(Analysis):
         ]
         found += [self._of_body(body) for body in bodies]
         found.append(self._of_state(owner, bodies))
-        if "torch.utils.data.IterableDataset" in bases:
+        if _ITERABLE in bases:
             found.append(self._of_stream(stream))
         elif read is not None and not any(found) and self.work.only_indexes(read, self._on_disk):
             found.append({Trait.IN_MEMORY: owner.name.value})
@@ -301,7 +332,7 @@ class Datasets(Analysis):
             for call in self.tree.within(body, cst.Call)
         )
         word = "IterableDataset"
-        return {Trait.ITERABLE: word} if shards else {Trait.ITERABLE: word, Trait.UNSHARDED: word}
+        return {Trait.ITERABLE: word} if shards else _stream(word)
 
     def _few(self, owner: cst.ClassDef) -> bool:
         length = self.functions.method(owner, "__len__")
@@ -431,18 +462,17 @@ class Datasets(Analysis):
 
     def _device_of(self, region: cst.CSTNode) -> Traits:
         """Return the code that puts tensors on an accelerator, if any does."""
-        calls = list(self.tree.within(region, cst.Call))
-        if isinstance(region, cst.Call):
-            calls += [
-                value
-                for arg in region.args
-                for value in self.origins.of(arg.value).values
-                if isinstance(value, cst.Call)
-            ]
-        for call in calls:
-            if self.work.moves_to_device(call):
-                return {Trait.ON_DEVICE: self.tree.code(call.func)}
-        return {}
+        moved = filter(self.work.moves_to_device, self.tree.within(region, cst.Call))
+        call = next(moved, None)
+        if call is None and isinstance(region, cst.Call):
+            movers = (self.work.mover(arg.value) for arg in region.args)
+            call = next((each for each in movers if each is not None), None)
+        return {} if call is None else {Trait.ON_DEVICE: self.tree.code(call.func)}
+
+
+def _stream(word: str) -> Traits:
+    """Return the traits of a stream that every worker may yield as a whole."""
+    return {Trait.ITERABLE: word, Trait.UNSHARDED: word}
 
 
 def _is_nothing(value: cst.BaseExpression) -> bool:

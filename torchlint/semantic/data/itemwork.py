@@ -12,6 +12,7 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
@@ -42,6 +43,7 @@ _CHEAP_METHODS: Final = frozenset(
     ).split()
 )
 _DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
+_TO_HOST: Final = ("cpu", "numpy", "tolist", "item")
 _SETTINGS: Final = frozenset(
     (
         "self cls args opt opts cfg config conf hparams params options flags settings "
@@ -143,8 +145,38 @@ class ItemWork(Analysis):
             self._is_device(arg.value) for arg in call.args[:1] if arg.keyword is None
         )
 
+    def mover(self, node: cst.BaseExpression) -> cst.Call | None:
+        """Return the call that put a value, or what it is computed from, on an accelerator."""
+        seen: set[int] = set()
+        edge = [node]
+        while edge:
+            for value in self.origins.of(edge.pop()).values:
+                if id(value) in seen:
+                    continue
+                seen.add(id(value))
+                if isinstance(value, cst.Call) and self.moves_to_device(value):
+                    return value
+                edge += self._parts(value)
+        return None
+
+    def _parts(self, value: cst.BaseExpression) -> list[cst.BaseExpression]:
+        """Return what a tensor is computed from, on the same device."""
+        if isinstance(value, cst.Subscript):
+            return [value.value]
+        if isinstance(value, cst.BinaryOperation):
+            return [value.left, value.right]
+        if not isinstance(value, cst.Call) or method_of(value) in _TO_HOST:
+            return []
+        name = self.names.name(value.func)
+        if name is None:
+            return [value.func.value] if isinstance(value.func, cst.Attribute) else []
+        return [arg.value for arg in value.args] if name.startswith("torch.") else []
+
     def _is_device(self, node: cst.BaseExpression) -> bool:
-        named = _DEVICE_WORD.fullmatch(self.tree.code(node)) is not None
+        named = any(
+            _DEVICE_WORD.fullmatch(self.tree.code(each))
+            for each in (node, *self.origins.of(node).values)
+        )
         return (named or self.kinds.kind(node) is Kind.DEVICE) and not self.stays(node)
 
     def stays(self, node: cst.BaseExpression, seen: frozenset[int] = frozenset()) -> bool:

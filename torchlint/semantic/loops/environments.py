@@ -20,6 +20,11 @@ class Environments(Analysis):
         """Return whether the text of a region steps an environment."""
         return bool(self.tree.among(self._steps, region))
 
+    @property
+    def are_stepped(self) -> bool:
+        """Whether any code in view steps an environment."""
+        return bool(self._steps)
+
     @cached_property
     def _steps(self) -> list[cst.Call]:
         return [call for call in self.tree.all(cst.Call) if self._is_step(call)]

@@ -55,9 +55,6 @@ _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
 _MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
 _BROKEN: Final = frozenset({"isnan", "isinf"})
-_TIMING: Final = re.compile(
-    r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
-)
 _WARNINGS: Final = frozenset("warn warning error critical exception warn_once".split())
 _NO_RESULTS: Final = ("None", "True", "False")
 
@@ -113,9 +110,11 @@ class Frequencies(Analysis):
         if self._is_tests:
             return Frequency.RARE
         function = self.scopes.function(node)
-        if function is not None and _TIMING.fullmatch(function.name.value):
-            return Frequency.RARE
-        if self._times(node) or (function is not None and self._remembers(function)):
+        if (
+            self.loops.measuring.is_named(node)
+            or self._times(node)
+            or (function is not None and self._remembers(function))
+        ):
             return Frequency.RARE
         loop = self.loops.batch_loop(node)
         if loop is not None:

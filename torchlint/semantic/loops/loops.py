@@ -12,6 +12,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.environments import Environments
 from torchlint.semantic.loops.feeding import Feeding
+from torchlint.semantic.loops.measuring import Measuring
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
@@ -79,6 +80,7 @@ class Loops(Analysis):
         self.kinds = kinds
         self.iteration = iteration
         self.environments = Environments(functions)
+        self.measuring = Measuring(functions)
         self.feeding = Feeding(functions, iteration, gradients, self._runs)
         self._steps: dict[cst.Call, bool] = {}
         trail = self.names.trail

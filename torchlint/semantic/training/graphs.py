@@ -9,15 +9,21 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.loops.loops import Loop, Loops
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.training.networks import Networks, Root
 from torchlint.semantic.training.sizes import Sizes
 from torchlint.semantic.training.steps import Step, Steps
 
 _LIBRARIES: Final = re.compile(
-    r"(?:torch_geometric\.nn|dgl\.nn|torch_sparse|torch_scatter)\..*|torch\.(?:sparse\.mm|spmm|dsmm)"
+    r"(?:torch_geometric\.nn|dgl\.(?:nn|function|ops|sparse)|torch_sparse|torch_scatter)\..*|"
+    r"torch\.(?:sparse\.mm|spmm|dsmm)"
 )
 _LOADERS: Final = re.compile(r"torch_geometric\.(?:data|loader)\..*|dgl\.dataloading\..*")
-_EDGES: Final = re.compile(r"adj|adj_(?!lr)\w+|adjacency\w*|edge_(?:index|attr|weight)\w*")
+_EDGES: Final = re.compile(
+    r"adj|adj_(?!lr)\w+|adjacency\w*|edge_(?:index|attr|weight)\w*|ndata|edata|srcdata|dstdata|"
+    r"update_all|apply_edges"
+)
+_SENDING: Final = re.compile(r"update_all|apply_edges|send_and_recv|propagate")
 _GIVEN: Final = re.compile(rf"{_EDGES.pattern}|edges")
 _NODES: Final = re.compile(r"train_(?:mask|idx|index)|idx_train")
 
@@ -67,6 +73,7 @@ class Graphs:
     def _reads_edges(self, region: cst.CSTNode) -> bool:
         if any(
             _LIBRARIES.fullmatch(self.networks.names.name(call.func) or "")
+            or _SENDING.fullmatch(method_of(call))
             for call in self.tree.within(region, cst.Call)
         ):
             return True

@@ -8,13 +8,17 @@ from typing import Final
 import libcst as cst
 
 from torchlint.edit import Span
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.functions import Analysis, Definition, Functions
+from torchlint.semantic.loops.guard import Guard
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
+from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.kinds import Kinds
 
+_RUNNERS: Final = ("pytest", "unittest")
+_DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
 _TRAINING: Final = frozenset(
     (
         "backward manual_backward fit fit_one_cycle train train_step training_step "
@@ -22,15 +26,21 @@ _TRAINING: Final = frozenset(
     ).split()
 )
 """Methods and functions that only training code calls, or a framework in its place."""
+_CLOSED: Final = ("builtins.object", "torch.nn.Module", "torch.utils.data.", "abc.ABC")
+_HOOKS: Final = frozenset("forward train state_dict load_state_dict extra_repr".split())
+"""Methods of networks that torch calls."""
+_LOOKING: Final = frozenset("builtins.getattr builtins.globals builtins.eval".split())
 
 
 class Purpose(Analysis):
     """Tells training programs from scripts that apply networks or make data once."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops) -> None:
+    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, guard: Guard) -> None:
         super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
+        self.guard = guard
+        self._tests = Memo(True, self.names.trail, self._is_test)
 
     def is_one_off(self, span: Span) -> bool:
         """Return whether code runs in a script that is started to do something other than train.
@@ -46,21 +56,75 @@ class Purpose(Analysis):
         )
 
     def is_unused(self, span: Span) -> bool:
-        """Return whether code stands in a function of a known program that nothing uses."""
+        """Return whether code stands in a definition of a known program that nothing uses."""
         if not (self._is_started or self.tree.view.modules):
             return False
-        around = [
-            function
-            for function in self.tree.all(cst.FunctionDef)
-            if span.start in range(*self._range(function))
-        ]
-        outer = max(around, key=lambda each: self._range(each)[1], default=None)
-        if outer is None or outer.decorators or self.scopes.class_of(outer) is not None:
+        definitions: list[Definition] = [
+            *self.tree.all(cst.FunctionDef), *self.tree.all(cst.ClassDef),
+        ]  # fmt: skip
+        return any(
+            self._is_left_out(each)
+            for each in definitions
+            if span.start in range(*self._range(each))
+        )
+
+    def _is_left_out(self, definition: Definition) -> bool:
+        """Return whether nothing in view spells the name of a definition, and nothing else may."""
+        name = definition.name.value
+        if definition.decorators or self.functions.called_unseen(definition):
             return False
-        name = outer.name.value
-        used = any(each.value == name for each in self.tree.all(cst.Name) if each is not outer.name)
-        used = used or any(each.attr.value == name for each in self.tree.all(cst.Attribute))
-        return not used and not self.functions.escapes(outer)
+        owner = self.scopes.class_of(definition)
+        if isinstance(definition, cst.FunctionDef) and owner is not None:
+            if name.startswith("__") or name in _HOOKS or not self._is_closed(owner):
+                return False
+        names = (each for each in self.tree.all(cst.Name) if each is not definition.name)
+        return (
+            not any(each.value == name for each in names)
+            and not any(each.attr.value == name for each in self.tree.all(cst.Attribute))
+            and not any(name in each.value for each in self.tree.all(cst.SimpleString))
+            and not self._looks_names_up
+        )
+
+    def _is_closed(self, owner: cst.ClassDef) -> bool:
+        """Return whether no class out of view may call the methods of a class."""
+        known = {each.name.value for each in self.functions.lineage(owner)}
+        return all(
+            base in known or base.startswith(_CLOSED) for base in self.functions.bases(owner)
+        )
+
+    @cached_property
+    def _looks_names_up(self) -> bool:
+        """Whether the code finds functions by names that it makes up: `getattr(self, name)`."""
+        return any(
+            self.functions.names.name(call.func) in _LOOKING
+            and not any(isinstance(arg.value, cst.SimpleString) for arg in call.args)
+            for call in self.tree.all(cst.Call)
+        )
+
+    def is_test(self, node: cst.CSTNode) -> bool:
+        """Return whether code stands in a test, or in a function that only tests call."""
+        return self._tests.answer(node)
+
+    def _is_test(self, node: cst.CSTNode) -> bool:
+        around = [each for each in self.tree.ancestors(node) if isinstance(each, _DEFINITIONS)]
+        if any(map(self._is_named_test, around)):
+            return True
+        function = self.scopes.function(node)
+        if function is None:
+            return False
+        callers = self.functions.callers(function)
+        return all(map(self.is_test, callers)) if callers else self.functions.imports(*_RUNNERS)
+
+    def _is_named_test(self, outer: cst.FunctionDef | cst.ClassDef) -> bool:
+        """Return whether a test runner finds a definition: by its name, base or decorator."""
+        marks = [mark.decorator for mark in outer.decorators]
+        names = [each.func if isinstance(each, cst.Call) else each for each in marks]
+        if any((self.names.name(each) or "").startswith("pytest.") for each in names):
+            return True
+        if isinstance(outer, cst.FunctionDef):
+            return outer.name.value.startswith("test_")
+        bases = self.functions.bases(outer)
+        return any(base.startswith("unittest.") or base.endswith("TestCase") for base in bases)
 
     def is_evaluated_once(self, span: Span) -> bool:
         """Return whether code runs in an evaluation that no loop repeats: after the training."""
@@ -91,12 +155,15 @@ class Purpose(Analysis):
     @cached_property
     def _is_started(self) -> bool:
         """Whether the file has a main guard, or loops when it is imported."""
-        module = self.tree.module
+        if any(isinstance(line, cst.If) and self._is_guard(line) for line in self.tree.module.body):
+            return True
         return any(
-            isinstance(line, (cst.For, cst.While))
-            or (isinstance(line, cst.If) and "__name__" in self.tree.code(line.test))
-            for line in module.body
+            self.tree.is_own(loop.node) and self.guard.at_import(loop.node)
+            for loop in self.loops.all()
         )
+
+    def _is_guard(self, line: cst.If) -> bool:
+        return "__name__" in self.tree.code(line.test)
 
     @cached_property
     def _applies(self) -> bool:

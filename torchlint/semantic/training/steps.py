@@ -16,6 +16,7 @@ from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.losses import sent
+from torchlint.semantic.values.placement import Placement
 
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED, How.DECLARED)
 _NO_FORWARD: Final = frozenset(
@@ -45,10 +46,16 @@ class Steps(Analysis):
     """Finds the steps of the training loops of a file."""
 
     def __init__(
-        self, functions: Functions, kinds: Kinds, loops: Loops, frequencies: Frequencies
+        self,
+        functions: Functions,
+        kinds: Kinds,
+        loops: Loops,
+        frequencies: Frequencies,
+        placement: Placement,
     ) -> None:
         super().__init__(functions)
         self.kinds = kinds
+        self.placement = placement
         self.loops = loops
         self.frequencies = frequencies
 
@@ -67,6 +74,14 @@ class Steps(Analysis):
         """Return whether the loops around a step run no other backward pass."""
         home = self.scopes.function(step.backward)
         return all(len(set(self._backwards(body, home))) == 1 for body in self._passes(step))
+
+    def run_on_host(self, step: Step) -> bool:
+        """Return whether a step runs only networks that are known to stay on the host."""
+        return all(
+            network is not None and self.placement.runs_on_host(network, call)
+            for call in step.forwards
+            for network in (self.loops.module_call(call),)
+        )
 
     def updates(self, step: Step) -> bool:
         """Return whether the loops around a step also change parameters."""

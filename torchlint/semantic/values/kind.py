@@ -8,6 +8,8 @@ from enum import Enum, auto
 from functools import cache
 from typing import Final
 
+from torchlint.semantic.scope.words import words
+
 
 class Kind(Enum):
     """What a value is; UNKNOWN if the file does not show it."""
@@ -185,6 +187,8 @@ _CONVENTIONS: Final = tuple(
         (r"(?:\w+_)?device", Kind.DEVICE),
     )
 )
+ENGINES: Final = frozenset("trt tensorrt onnx onnxruntime openvino tflite coreml ncnn".split())
+"""Words of libraries that run converted networks, which have no mode and no gradients."""
 _BELONGING: Final = re.compile(r"(?<=[a-z0-9])_(?:of|for|from|by|per)_")
 """Words between what a thing is and what it belongs to: `scheduler_of_optimizer`."""
 
@@ -193,6 +197,8 @@ _BELONGING: Final = re.compile(r"(?<=[a-z0-9])_(?:of|for|from|by|per)_")
 def conventional(name: str) -> Kind:
     """Return the kind that a conventional name suggests: the weakest evidence."""
     name = _BELONGING.split(name)[0]
+    if not ENGINES.isdisjoint(words(name)):
+        return Kind.UNKNOWN
     for pattern, kind in _CONVENTIONS:
         if pattern.fullmatch(name):
             return kind

@@ -25,7 +25,7 @@ from torchlint.semantic.values.kind import (
 )
 from torchlint.semantic.values.losses import Losses
 from torchlint.semantic.values.origins import Origins, Steps
-from torchlint.semantic.values.placing import is_plain_object, places_a_network
+from torchlint.semantic.values.placing import is_no_network, places_a_network
 from torchlint.semantic.values.torchinputs import TorchInputs
 
 # Attributes of an `Enum` are slow before Python 3.12, and these are used very often.
@@ -358,7 +358,7 @@ class Kinds(Analysis):
                 return _UNKNOWN
             if isinstance(binding.value, (cst.Dict, cst.List, cst.Lambda, cst.SimpleString)):
                 return _UNKNOWN
-            if found is _MODULE and is_plain_object(self.functions, binding.value):
+            if found is _MODULE and is_no_network(self.functions, self.origins, binding):
                 return _UNKNOWN
             if any(binding in self.scopes.reaching(each) for each in self._keyed.get(name, ())):
                 return _UNKNOWN

@@ -10,6 +10,7 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.libraries import DRAWN, FILLED
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.values.hosting import Hosting
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -25,9 +26,12 @@ _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 class Placement(Analysis):
     """Follows tensors from where they are created to where they are read."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, iteration: Iteration) -> None:
+    def __init__(
+        self, functions: Functions, kinds: Kinds, iteration: Iteration, hosting: Hosting
+    ) -> None:
         super().__init__(functions)
         self.kinds = kinds
+        self.hosting = hosting
         self.iteration = iteration
         self._known = Memo(True, self.names.trail, self._on_host)
         self._copied = Memo(False, self.names.trail, self._is_copied)
@@ -61,7 +65,7 @@ class Placement(Analysis):
         return (bool(found) and all(found)) or any(map(self._copied.answer, operands))
 
     def _is_copied(self, node: cst.BaseExpression) -> bool:
-        """Return whether a tensor of more than one number was copied to the host."""
+        """Return whether a tensor was copied to the host, or is what a network on it gives."""
         if isinstance(node, cst.Name):
             bindings = self.scopes.reaching(node)
             return bool(bindings) and all(
@@ -79,20 +83,24 @@ class Placement(Analysis):
             last = name.rpartition(".")[2]
             computes = name.startswith("torch.") and last not in _REDUCING
             return computes and any(self._copied.answer(arg.value) for arg in node.args)
+        if self.kinds.kind(func) is Kind.MODULE:
+            return self.runs_on_host(func, node)
         if not isinstance(func, cst.Attribute) or func.attr.value in _REDUCING:
             return False
         if func.attr.value in _MOVING:
-            return self._goes_to_host(node)
+            return self.hosting.goes_to_host(node)
         return self._copied.answer(func.value)
 
-    def _goes_to_host(self, call: cst.Call) -> bool:
-        """Return whether a call of `cpu`, `to` or `cuda` moves to the host."""
-        assert isinstance(call.func, cst.Attribute)
-        if call.func.attr.value == "to":
-            return any(self._names_host(arg.value) for arg in call.args)
-        return call.func.attr.value == "cpu"
+    def runs_on_host(self, network: cst.BaseExpression, forward: cst.Call) -> bool:
+        """Return whether a network that a call runs is on the host, and what it gets, too."""
+        stays = self.hosting.stays(network) or self._is_only_copied(network)
+        return stays and not any(map(self._is_on_device, forward.args))
 
-    def _runs_on_host(self, network: cst.BaseExpression) -> bool:
+    def _is_on_device(self, arg: cst.Arg) -> bool:
+        """Return whether the file shows that it moves an argument to a device."""
+        return any(map(self.hosting.moves, (arg.value, *self.hosting.origins.of(arg.value).values)))
+
+    def _is_only_copied(self, network: cst.BaseExpression) -> bool:
         """Return whether the file moves a network to the host, and nowhere else."""
         path = dotted(network)
         moves = [
@@ -104,7 +112,7 @@ class Placement(Analysis):
             and path
             and path in (dotted(asked.value), self._named(call))
         ]
-        return bool(moves) and all(map(self._goes_to_host, moves))
+        return bool(moves) and all(map(self.hosting.goes_to_host, moves))
 
     def _named(self, call: cst.Call) -> str:
         """Return the path that a call's result is assigned to."""
@@ -128,25 +136,20 @@ class Placement(Analysis):
         if self.kinds.kind(node.func) is Kind.CRITERION:
             return self._all_on_host([arg.value for arg in node.args])
         if self.kinds.kind(node.func) is Kind.MODULE:
-            return self._runs_on_host(node.func)
+            return self.runs_on_host(node.func, node)
         if not isinstance(node.func, cst.Attribute) or name is not None:
             return False
         method = node.func.attr.value
         if method == "numpy":
             return True
         if method in _MOVING:
-            return self._goes_to_host(node)
+            return self.hosting.goes_to_host(node)
         if method == "type_as":
             return False
         if self.kinds.kind(node.func.value) not in _TENSORS:
             return False
         tensors = [a.value for a in node.args if self.kinds.kind(a.value) in _TENSORS]
         return self._all_on_host([node.func.value, *tensors])
-
-    def _names_host(self, node: cst.BaseExpression) -> bool:
-        if isinstance(node, cst.Call) and self.names.name(node.func) == "torch.device":
-            return any(self._names_host(arg.value) for arg in node.args[:1])
-        return isinstance(node, cst.SimpleString) and node.value.strip("'\"") == "cpu"
 
     def _bound(self, binding: Binding) -> bool:
         value = binding.value

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.scopes import Binding
+from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.values.kind import ENGINES
+from torchlint.semantic.values.origins import Origins
 
 _OF_NETWORKS: Final = ("eval", "train", "parameters", "forward", "state_dict")
 
 
-def is_plain_object(functions: Functions, value: cst.BaseExpression | None) -> bool:
-    """Return whether a value is made by a class in view that neither is nor acts as a network."""
+def is_no_network(functions: Functions, origins: Origins, binding: Binding) -> bool:
+    """Return whether nothing that a binding can be in view is or acts as a network."""
+    values: Sequence[cst.BaseExpression | None] = [binding.value]
+    if isinstance(binding.node, cst.Param):
+        given = functions.given(binding.node)
+        values = [value for each in given for value in origins.of(each).values]
+    return bool(values) and all(_is_plain_object(functions, each) for each in values)
+
+
+def _is_plain_object(functions: Functions, value: cst.BaseExpression | None) -> bool:
+    """Return whether a value is no network: of a class in view, or an engine of another library."""
     owner = functions.definition(value.func) if isinstance(value, cst.Call) else None
+    if isinstance(value, cst.Call) and owner is None:
+        spoken = words(f"{functions.names.name(value.func) or ''}.{word_of(value)}")
+        return not ENGINES.isdisjoint(spoken)
     if not isinstance(owner, cst.ClassDef):
         return False
     line = functions.lineage(owner)

@@ -1,0 +1,39 @@
+"""Measuring: code that runs to find out how fast something is, or how much memory it needs."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Analysis
+
+_NAMED: Final = re.compile(
+    r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
+)
+_METERS: Final = (
+    "torch.cuda.reset_peak_memory_stats", "torch.cuda.reset_max_memory_allocated",
+    "torch.utils.benchmark.Timer", "timeit.timeit", "timeit.repeat",
+)  # fmt: skip
+
+
+class Measuring(Analysis):
+    """Finds the functions and loops that measure."""
+
+    def is_measured(self, node: cst.CSTNode) -> bool:
+        """Return whether a node runs in a function named for it, or in a loop with a meter."""
+        return self.is_named(node) or any(
+            isinstance(around, (cst.For, cst.While)) and bool(self.tree.among(self._meters, around))
+            for around in self.tree.ancestors(node)
+        )
+
+    def is_named(self, node: cst.CSTNode) -> bool:
+        """Return whether the function around a node is named for measuring."""
+        function = self.scopes.function(node)
+        return function is not None and _NAMED.fullmatch(function.name.value) is not None
+
+    @cached_property
+    def _meters(self) -> list[cst.Call]:
+        return [call for call in self.tree.all(cst.Call) if self.names.name(call.func) in _METERS]

@@ -1,0 +1,190 @@
+"""Hosting: networks that stay in host memory, whatever the rest of the file does on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.instances import SAME
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.syntax.methods import receiver_of
+from torchlint.semantic.values.kind import Kind, derived
+from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.origins import Origins
+
+_MOVING: Final = ("cpu", "to", "cuda", "xpu")
+_MADE: Final = ("torch.nn.", "torchvision.models.")
+_PLAIN_BASES: Final = ("torch.nn.", "builtins.", "abc.", "typing.")
+_PARALLEL: Final = ("torch.nn.DataParallel", "torch.nn.parallel.")
+_KEEPING: Final = ("builtins.", "copy.", "torch.save", "torch.nn.utils.", "torch.optim.")
+"""What gets a network and moves it nowhere."""
+_DEFAULTS: Final = frozenset({"torch.set_default_device", "torch.set_default_tensor_type"})
+
+
+class Hosting(Analysis):
+    """Follows networks to where they are made, and the moves of a file to what they move."""
+
+    def __init__(self, functions: Functions, kinds: Kinds, origins: Origins) -> None:
+        super().__init__(functions)
+        self.kinds = kinds
+        self.origins = origins
+        self._networks = Memo(False, self.names.trail, self._stays)
+
+    def stays(self, network: cst.BaseExpression) -> bool:
+        """Return whether a network is in host memory: nothing moves it but to the host."""
+        return self._networks.answer(network)
+
+    def _stays(self, network: cst.BaseExpression) -> bool:
+        made = self._made(network)
+        if not made or self._has_default_device or self._moves_unknown:
+            return False
+        elsewhere = self._moved | self._given_away
+        return all(id(each) not in elsewhere and self._is_plain(each) for each in made)
+
+    def goes_to_host(self, call: cst.Call) -> bool:
+        """Return whether a call of `cpu`, `to` or `cuda` moves to the host."""
+        if not isinstance(call.func, cst.Attribute):
+            return False
+        if call.func.attr.value == "to":
+            return any(self._names_host(arg.value) for arg in call.args)
+        return call.func.attr.value == "cpu"
+
+    def _names_host(self, node: cst.BaseExpression) -> bool:
+        origin = self.origins.of(node)
+        known = origin.complete and origin.given is None and bool(origin.values)
+        return known and all(map(self._is_host, origin.values))
+
+    def _is_host(self, value: cst.BaseExpression) -> bool:
+        if isinstance(value, cst.Call) and self.names.name(value.func) == "torch.device":
+            return any(self._names_host(arg.value) for arg in value.args[:1])
+        return isinstance(value, cst.SimpleString) and value.value.strip("'\"") == "cpu"
+
+    def moves(self, region: cst.CSTNode) -> bool:
+        """Return whether code may put something on a device, or makes it there."""
+        return any(map(self._may_move, self.tree.within(region, cst.Call)))
+
+    def _may_move(self, call: cst.Call) -> bool:
+        func = call.func
+        if any(
+            each.keyword is not None
+            and each.keyword.value == "device"
+            and not self._is_elsewhere(each.value)
+            for each in call.args
+        ):
+            return True
+        if not isinstance(func, cst.Attribute) or func.attr.value not in _MOVING:
+            return False
+        if func.attr.value != "to":
+            return func.attr.value != "cpu"
+        return any(not self._is_elsewhere(arg.value) for arg in call.args)
+
+    def _is_elsewhere(self, node: cst.BaseExpression) -> bool:
+        """Return whether an argument of `to` is a type, the host, or the device of a value."""
+        if isinstance(node, cst.Attribute) and node.attr.value in ("device", "dtype"):
+            return not (isinstance(node.value, cst.Name) and node.value.value == "self")
+        name = self.names.name(node) or ""
+        return name.startswith("torch.") or self._names_host(node)
+
+    # -- networks of a file -------------------------------------------------------
+
+    def _made(self, network: cst.BaseExpression) -> list[cst.Call]:
+        """Return the calls that make a network, empty if some are not in view."""
+        origin = self.origins.of(network)
+        calls = [each for each in origin.values if isinstance(each, cst.Call)]
+        known = origin.complete and origin.given is None and len(calls) == len(origin.values)
+        return list(map(_unmoved, calls)) if known else []
+
+    def _is_plain(self, made: cst.Call) -> bool:
+        """Return whether a call makes a network of code in view that works on no device."""
+        name = self.names.name(made.func) or ""
+        owner = self.functions.definition(made.func)
+        around = self.scopes.class_of(made)
+        if around is not None and derived(self.functions.bases(around)) is Kind.MODULE:
+            return False
+        if any(isinstance(each, cst.With) for each in self.tree.ancestors(made)):
+            return False
+        if any(self.kinds.kind(arg.value) is Kind.DEVICE for arg in made.args):
+            return False
+        if not isinstance(owner, cst.ClassDef):
+            return name.startswith(_MADE) and not name.startswith(_PARALLEL)
+        lines = self.functions.lineage(owner)
+        known = {each.name.value for each in lines}
+        return all(
+            base.startswith(_PLAIN_BASES) or base in known for base in self.functions.bases(owner)
+        ) and not any(map(self.moves, lines))
+
+    @cached_property
+    def _has_default_device(self) -> bool:
+        return any(self.names.name(call.func) in _DEFAULTS for call in self.tree.all(cst.Call))
+
+    # -- moves --------------------------------------------------------------------------
+
+    @cached_property
+    def _receivers(self) -> list[cst.BaseExpression]:
+        """What the file moves to a device."""
+        return [
+            call.func.value
+            for call in self.tree.all(cst.Call)
+            if isinstance(call.func, cst.Attribute)
+            and call.func.attr.value in _MOVING
+            and self._may_move(call)
+        ]
+
+    @cached_property
+    def _moved(self) -> set[int]:
+        """The calls that make what is moved, and the networks that they are given."""
+        return {id(each) for node in self._receivers for each in self._within(node)}
+
+    def _within(self, node: cst.BaseExpression) -> Iterator[cst.Call]:
+        seen: set[int] = set()
+        edge = [node]
+        while edge:
+            for value in self.origins.of(edge.pop()).values:
+                made = _unmoved(value) if isinstance(value, cst.Call) else None
+                if made is not None and id(made) not in seen:
+                    seen.add(id(made))
+                    yield made
+                    edge += [arg.value for arg in made.args]
+
+    @cached_property
+    def _moves_unknown(self) -> bool:
+        """Whether the file moves a network of which it does not show where it is made."""
+        return any(not self._made(node) and self._may_be_network(node) for node in self._receivers)
+
+    def _may_be_network(self, moved: cst.BaseExpression) -> bool:
+        """Return whether what is moved may be a network, or a part or the weights of one."""
+        if self.kinds.kind(moved) is Kind.MODULE:
+            return True
+        if isinstance(moved, cst.Attribute) and moved.attr.value == "data":
+            return True
+        call = self.tree.parent(self.tree.parent(moved) or moved)
+        holder = self.tree.parent(call) if call is not None else None
+        return isinstance(holder, (cst.Expr, cst.Lambda))
+
+    @cached_property
+    def _given_away(self) -> set[int]:
+        """The calls that make networks which code out of view gets, and may move."""
+        return {
+            id(made)
+            for call in self.tree.all(cst.Call)
+            if call.args and self._is_unseen(call)
+            for arg in call.args
+            if self.kinds.kind(arg.value) is Kind.MODULE
+            for made in self._within(arg.value)
+        }
+
+    def _is_unseen(self, call: cst.Call) -> bool:
+        if (self.names.name(call.func) or "").startswith(_KEEPING):
+            return False
+        return self.functions.callee(call) is None and not self.functions.definition(call.func)
+
+
+def _unmoved(call: cst.Call) -> cst.Call:
+    """Return the call that makes a network: that of `Net().to(device)`, or of its compiled form."""
+    while isinstance(inner := receiver_of(call, *SAME), cst.Call):
+        call = inner
+    return call
