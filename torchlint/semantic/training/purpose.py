@@ -65,11 +65,16 @@ class Purpose(Analysis):
         )
 
     def _is_left_out(self, definition: Definition) -> bool:
-        """Return whether nothing in view spells the name of a definition, and nothing else may."""
+        """Return whether nothing in view spells the name of a definition, and nothing else may.
+
+        The classes of a module that starts nothing are for its users.
+        """
         name = definition.name.value
         if definition.decorators or self.functions.called_unseen(definition):
             return False
         owner = self.scopes.class_of(definition)
+        if not self._is_started and (owner is not None or isinstance(definition, cst.ClassDef)):
+            return False
         if isinstance(definition, cst.FunctionDef) and owner is not None:
             if name.startswith("__") or name in _HOOKS or not self._is_closed(owner):
                 return False
