@@ -9,7 +9,6 @@ import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.calls.functions import Analysis, Definition, Functions
-from torchlint.semantic.loops.guard import Guard
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.scopes import dotted
@@ -32,11 +31,10 @@ _LOOKING: Final = frozenset("builtins.getattr builtins.globals builtins.eval".sp
 class Purpose(Analysis):
     """Tells training programs from scripts that apply networks or make data once."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, guard: Guard) -> None:
+    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops) -> None:
         super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
-        self.guard = guard
 
     def is_one_off(self, span: Span) -> bool:
         """Return whether code runs in a script that is started to do something other than train.
@@ -131,15 +129,21 @@ class Purpose(Analysis):
     @cached_property
     def _is_started(self) -> bool:
         """Whether the file has a main guard, or loops when it is imported."""
-        if any(isinstance(line, cst.If) and self._is_guard(line) for line in self.tree.module.body):
-            return True
         return any(
-            self.tree.is_own(loop.node) and self.guard.at_import(loop.node)
-            for loop in self.loops.all()
+            isinstance(line, (cst.For, cst.While))
+            or (isinstance(line, cst.If) and "__name__" in self.tree.code(line.test))
+            or self._calls_loop(line)
+            for line in self.tree.module.body
         )
 
-    def _is_guard(self, line: cst.If) -> bool:
-        return "__name__" in self.tree.code(line.test)
+    def _calls_loop(self, line: cst.CSTNode) -> bool:
+        """Return whether a line only calls a function of the file that loops."""
+        small = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+        call = small.value if isinstance(small, cst.Expr) else None
+        callee = self.functions.callee(call) if isinstance(call, cst.Call) else None
+        if callee is None or not self.tree.is_own(callee):
+            return False
+        return any(self.tree.inside(loop.node, callee) for loop in self.loops.all())
 
     @cached_property
     def _applies(self) -> bool:
