@@ -29,6 +29,7 @@ from torchlint.api import (
 TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _REPORTING: Final = ("builtins.", "numpy.", "torch.", "wandb.", "logging.")
 BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
+_CONTAINERS: Final = (cst.Tuple, cst.List, cst.Dict)
 CUTTING: Final = ("detach", "item", "numpy", "tolist", "size", "argmax")
 PASSING: Final = frozenset(
     "mean sum clone cpu cuda to float double half squeeze unsqueeze view reshape flatten".split()
@@ -98,9 +99,12 @@ def _detached(
     hidden: bool = False,
 ) -> Fix:
     """Return the fix that detaches what is kept; `hidden` code may still train on it."""
+    value = _value(addition)
     edits = script.edits.insert(script.span(carriers[0]).end, ".detach()")
-    if len(carriers) > 1 or isinstance(carriers[0], cst.BinaryOperation):
-        value = _value(addition)
+    if isinstance(value, _CONTAINERS):
+        for each in carriers[1:]:
+            edits += script.edits.insert(script.span(each).end, ".detach()")
+    elif len(carriers) > 1 or isinstance(carriers[0], cst.BinaryOperation):
         span = script.span(value)
         opening, closing = ("", "") if value.lpar else ("(", ")")
         edits = script.edits.insert(span.end, f"{closing}.detach()")
@@ -127,7 +131,10 @@ def _carriers(
     """Return the operands of an addition that carry a graph and that a test accepts."""
     if addition.adding is Adding.METER:
         return []
-    found = [leaf for leaf in _leaves(script, _value(addition)) if is_meant(script, leaf)]
+    leaves = list(_leaves(script, _value(addition)))
+    found = [leaf for leaf in leaves if is_meant(script, leaf)]
+    if found and isinstance(_value(addition), _CONTAINERS):
+        found = [leaf for leaf in leaves if leaf in found or _made(script, leaf)]
     return [] if found and _sent_with_others(script, addition) else found
 
 
@@ -148,6 +155,9 @@ def _leaves(script: Script, value: cst.BaseExpression) -> Iterator[cst.BaseExpre
     if isinstance(value, cst.BinaryOperation):
         yield from _leaves(script, value.left)
         yield from _leaves(script, value.right)
+    elif isinstance(value, _CONTAINERS):
+        for entry in value.elements:
+            yield from _leaves(script, entry.value)
     elif isinstance(value, cst.Call) and (owner := receiver_of(value)) is not None:
         if method_of(value) in PASSING and script.kind(owner) in TENSORS:
             if any(True for _ in _leaves(script, owner)):

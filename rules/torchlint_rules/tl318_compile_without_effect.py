@@ -129,6 +129,8 @@ def _dropping(script: Script, call: cst.Call) -> Iterator[cst.Call]:
     returned = script.functions.returns(function) if function is not None else []
     if function is None or not any(_is_result(script, each, call) for each in returned):
         return
+    if any(_is_other_result(script, each, call) for each in returned):
+        return
     if any(
         isinstance(each.targets[0].target, cst.Attribute) and _is_result(script, each.value, call)
         for each in script.functions.own(function, cst.Assign)
@@ -137,6 +139,12 @@ def _dropping(script: Script, call: cst.Call) -> Iterator[cst.Call]:
     for caller in script.functions.callers(function):
         if isinstance(script.tree.parent(caller), cst.Expr) and not _is_expected(script, caller):
             yield caller
+
+
+def _is_other_result(script: Script, node: cst.BaseExpression, call: cst.Call) -> bool:
+    """Return whether a name may hold what another call returns, after changing an object itself."""
+    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    return any(isinstance(each.value, cst.Call) and each.value is not call for each in bindings)
 
 
 def _is_result(script: Script, value: cst.BaseExpression, call: cst.Call) -> bool:

@@ -297,6 +297,8 @@ class Compiled(Analysis):
             return
         definition = self.functions.definition(subject)
         if isinstance(definition, cst.FunctionDef):
+            if self._is_replaced(compilation.node, definition):
+                return
             owner = None
             if isinstance(subject, cst.Attribute):
                 owner = self.functions.instance_of(subject.value)
@@ -306,6 +308,13 @@ class Compiled(Analysis):
             forward = self._forward(owner)
             if forward is not None:
                 yield Frame(forward, owner, compilation, None)
+
+    def _is_replaced(self, node: cst.CSTNode, definition: cst.FunctionDef) -> bool:
+        """Return whether the class of a method overrides the method that would compile it."""
+        compiling, owner = self.scopes.function(node), self.scopes.class_of(definition)
+        if compiling is None or owner is None or self.scopes.class_of(compiling) in (None, owner):
+            return False
+        return self.functions.method(owner, compiling.name.value) not in (None, compiling)
 
     def _forward(self, owner: cst.ClassDef) -> cst.FunctionDef | None:
         return self.functions.method(owner, "forward") or self.functions.method(owner, "__call__")
