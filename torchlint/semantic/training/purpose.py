@@ -12,10 +12,13 @@ from torchlint.semantic.calls.functions import Analysis, Definition, Functions
 from torchlint.semantic.loops.guard import Guard
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
+from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.kinds import Kinds
 
+_RUNNERS: Final = ("pytest", "unittest")
+_DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
 _TRAINING: Final = frozenset(
     (
         "backward manual_backward fit fit_one_cycle train train_step training_step "
@@ -37,6 +40,7 @@ class Purpose(Analysis):
         self.kinds = kinds
         self.loops = loops
         self.guard = guard
+        self._tests = Memo(True, self.names.trail, self._is_test)
 
     def is_one_off(self, span: Span) -> bool:
         """Return whether code runs in a script that is started to do something other than train.
@@ -96,6 +100,31 @@ class Purpose(Analysis):
             and not any(isinstance(arg.value, cst.SimpleString) for arg in call.args)
             for call in self.tree.all(cst.Call)
         )
+
+    def is_test(self, node: cst.CSTNode) -> bool:
+        """Return whether code stands in a test, or in a function that only tests call."""
+        return self._tests.answer(node)
+
+    def _is_test(self, node: cst.CSTNode) -> bool:
+        around = [each for each in self.tree.ancestors(node) if isinstance(each, _DEFINITIONS)]
+        if any(map(self._is_named_test, around)):
+            return True
+        function = self.scopes.function(node)
+        if function is None:
+            return False
+        callers = self.functions.callers(function)
+        return all(map(self.is_test, callers)) if callers else self.functions.imports(*_RUNNERS)
+
+    def _is_named_test(self, outer: cst.FunctionDef | cst.ClassDef) -> bool:
+        """Return whether a test runner finds a definition: by its name, base or decorator."""
+        marks = [mark.decorator for mark in outer.decorators]
+        names = [each.func if isinstance(each, cst.Call) else each for each in marks]
+        if any((self.names.name(each) or "").startswith("pytest.") for each in names):
+            return True
+        if isinstance(outer, cst.FunctionDef):
+            return outer.name.value.startswith("test_")
+        bases = self.functions.bases(outer)
+        return any(base.startswith("unittest.") or base.endswith("TestCase") for base in bases)
 
     def is_evaluated_once(self, span: Span) -> bool:
         """Return whether code runs in an evaluation that no loop repeats: after the training."""

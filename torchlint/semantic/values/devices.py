@@ -155,9 +155,7 @@ class Devices(Analysis):
             return False
         if _holds_devices(node.value):
             return True
-        key = node.slice[0].slice
-        text = key.value if isinstance(key, cst.Index) else None
-        word = self.values.value_of(text).literal if text is not None else None
+        word = self.values.key(node)
         return isinstance(word, str) and conventional(word.lower()) is Kind.DEVICE
 
     def _named_device(self, node: cst.Name | cst.Attribute) -> bool:
