@@ -122,10 +122,10 @@ def _cure(script: Script, reader: _Reader) -> str | None:
 
 
 def _alone(script: Script, mapped: TextMap) -> bool:
-    """Return whether a function tokenizes once and computes nothing from the length."""
+    """Return whether a function tokenises once and computes nothing from the length."""
     calls = script.tree.within(mapped.body, cst.Call)
-    tokenizing = [each for each in calls if tokenizer_of(script, each) is not None]
-    return len(tokenizing) == 1 and not any(
+    tokenising = [each for each in calls if tokenizer_of(script, each) is not None]
+    return len(tokenising) == 1 and not any(
         "label" in text.value for text in script.tree.within(mapped.body, cst.SimpleString)
     )
 
