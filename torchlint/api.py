@@ -32,6 +32,7 @@ from torchlint.semantic.training.layers import Layer, LayerPair
 from torchlint.semantic.training.lineage import Ancestry
 from torchlint.semantic.training.moves import Move
 from torchlint.semantic.training.networks import Unheld
+from torchlint.semantic.training.optimizers import Optimizer
 from torchlint.semantic.training.processes import Wrapped
 from torchlint.semantic.training.program import Start
 from torchlint.semantic.training.readings import Form, Reading
@@ -90,6 +91,7 @@ __all__ = [
     "Mode",
     "Move",
     "Note",
+    "Optimizer",
     "Option",
     "Part",
     "Per",

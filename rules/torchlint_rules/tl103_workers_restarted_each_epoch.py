@@ -19,6 +19,7 @@ from torchlint.api import (
     State,
     TrainerArguments,
     Trait,
+    Value,
 )
 from torchlint_rules.shared.grouping import joined, maker
 
@@ -110,6 +111,8 @@ def _workers(script: Script, loader: Loader) -> _Workers | None:
         if type(count) is not int or count < 1:
             return None
         return _Workers("one worker" if count == 1 else f"{count} workers", "True")
+    if given is None and number.state is State.DECIDED:
+        return _chosen_workers(loader)
     if given is None or number.state in (State.ABSENT, State.UNKNOWN):
         return None
     code = script.code(given.value)
@@ -122,6 +125,13 @@ def _workers(script: Script, loader: Loader) -> _Workers | None:
     if _is_zero(script, given.value):
         return None
     return _Workers("workers", f"{code} > 0" if _is_plain(given.value) else "", "low")
+
+
+def _chosen_workers(loader: Loader) -> _Workers | None:
+    """Return the workers that a dictionary of options gives a loader on some path only."""
+    chosen = [Value(State.KNOWN, each).literal for each in loader.possible("num_workers")]
+    counts = [each for each in chosen if type(each) is int and each > 0]
+    return _Workers("workers", "") if counts and len(counts) == len(chosen) else None
 
 
 def _is_plain(node: cst.BaseExpression) -> bool:

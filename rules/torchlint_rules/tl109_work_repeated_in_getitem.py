@@ -40,7 +40,7 @@ _FILTERS: Final = re.compile(
 )
 """Transforms of sound that compute their filters when they are made."""
 _WHOLE: Final = ("read", "readlines", "read_text", "read_bytes")
-_TOKENIZES: Final = frozenset("encode encode_plus tokenize batch_encode_plus __call__".split())
+_TOKENISES: Final = frozenset("encode encode_plus tokenize batch_encode_plus __call__".split())
 _NO_NETWORKS: Final = frozenset(
     (
         "transform transforms augment augmentation aug normalize resize criterion encoder decoder"
@@ -154,7 +154,7 @@ def _item_work(script: Script, call: cst.Call) -> str:
             or not call.args
         ):
             continue
-        if ran in _TOKENIZES and script.functions.definition(func) is None:
+        if ran in _TOKENISES and script.functions.definition(func) is None:
             return (
                 f"runs `{script.code(node)}` on each item in every epoch; tokenize all items once"
             )

@@ -30,14 +30,14 @@ _WORKS: Final = frozenset(
     ).split()
 )
 """Functions that OpenCV runs in several threads, or that stand for such work."""
-_LIMIT: Final = "cv2.setNumThreads"
+_LIMIT: Final = "setNumThreads"
 _Statement = cst.BaseStatement | cst.BaseSmallStatement
 
 
 class OpencvThreadsInWorkers(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the first use of OpenCV in each module whose items workers load."""
-        if script.tree.mentions("setNumThreads") or any(True for _ in script.calls.of(_LIMIT)):
+        if script.whole.functions.mentions(_LIMIT):
             return
         said: set[int] = set()
         for code in script.loaders.items.all():

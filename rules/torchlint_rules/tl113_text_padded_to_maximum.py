@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Rule, Script, State, TrainerCall, receiver_of
+from torchlint.api import Finding, Fix, Rule, Script, State, Value, receiver_of
 from torchlint_rules.shared.tokenizers import TextMap, text_maps, tokenizer_of
 
 _PADDING: Final = frozenset({
@@ -23,17 +23,17 @@ _COMPILING: Final = ("torch_compile", "torch_compile_backend", "torch_compile_mo
 
 class TextPaddedToMaximum(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every tokenizer in a `map` that pads to the maximum for a trainer."""
-        if script.functions.imports(*_FIXED) or any(True for _ in script.calls.of("torch.compile")):
+        """Flag every tokenizer in a `map` that pads the texts of a training to the maximum."""
+        if script.functions.imports(*_FIXED):
             return
-        trainers = list(script.program.trainings.trainers("transformers"))
+        readers = [*_trainers(script), *_loops(script)]
         for mapped in text_maps(script):
             for call in mapped.calls:
                 given = _padded(script, call)
-                trainer = next((each for each in trainers if _feeds(script, mapped, each)), None)
-                if given is None or trainer is None or _keeps_shapes(trainer):
+                reader = next((each for each in readers if _feeds(script, mapped, each)), None)
+                if given is None or reader is None or _keeps_shapes(script, reader):
                     continue
-                cure = _cure(script, trainer)
+                cure = _cure(script, reader)
                 if cure is None or (cure and _labels_tokens(script, mapped)):
                     continue
                 message = (
@@ -50,6 +50,44 @@ class TextPaddedToMaximum(Rule):
                 yield Finding(self.code, script.span(given), message, fix)
 
 
+class _Reader(NamedTuple):
+    """What trains networks on a dataset: a trainer, or the loops over a loader."""
+
+    dataset: cst.BaseExpression
+    option: str
+    """The option that takes a collate function."""
+    collate: Value
+    pads: bool
+    """Whether it pads each batch without such a function."""
+    networks: tuple[cst.BaseExpression, ...]
+
+
+def _trainers(script: Script) -> Iterator[_Reader]:
+    """Yield the trainers whose arguments are known and compile nothing."""
+    for trainer in script.program.trainings.trainers("transformers"):
+        dataset, network = trainer.given("train_dataset"), trainer.given("model")
+        arguments = trainer.arguments
+        if dataset is not None and arguments is not None and arguments.is_off(*_COMPILING):
+            pads = trainer.argument("processing_class").state is not State.ABSENT
+            networks = () if network is None else (network,)
+            collate = trainer.argument("data_collator")
+            yield _Reader(dataset, "data_collator", collate, pads, networks)
+
+
+def _loops(script: Script) -> Iterator[_Reader]:
+    """Yield the loaders over which loops train."""
+    for loader in script.loaders:
+        found = [
+            script.loops.module_call(call)
+            for loop in loader.training_loops
+            for call in script.program.own_calls(loop.node.body)
+        ]
+        networks = tuple(each for each in found if each is not None)
+        if loader.dataset is not None and loader.training_loops:
+            collate = loader.argument("collate_fn")
+            yield _Reader(loader.dataset, "collate_fn", collate, False, networks)
+
+
 def _padded(script: Script, call: cst.Call) -> cst.Arg | None:
     """Return the argument that makes a tokenizer pad to the maximum length."""
     site = script.calls.at(call)
@@ -61,19 +99,19 @@ def _padded(script: Script, call: cst.Call) -> cst.Arg | None:
     return site.given("padding") if site.argument("padding").equals("max_length") else None
 
 
-def _keeps_shapes(trainer: TrainerCall) -> bool:
-    """Return whether the arguments of a trainer compile the network, or are unknown."""
-    arguments = trainer.arguments
-    return arguments is None or not arguments.is_off(*_COMPILING)
+def _keeps_shapes(script: Script, reader: _Reader) -> bool:
+    """Return whether a network that gets the texts may be compiled: any, if none is known."""
+    if not reader.networks:
+        return bool(script.modules.compiled.all)
+    return any(map(script.modules.may_be_compiled, reader.networks))
 
 
-def _cure(script: Script, trainer: TrainerCall) -> str | None:
+def _cure(script: Script, reader: _Reader) -> str | None:
     """Return what else must change, empty if nothing, None if the collator may want the padding."""
-    collate = trainer.argument("data_collator")
+    collate = reader.collate
     if collate.state is State.ABSENT or collate.equals(None):
-        if trainer.argument("processing_class").state is State.ABSENT:
-            return "leave it out, and pass `data_collator=DataCollatorWithPadding(tokenizer)`"
-        return ""
+        cure = f"leave it out, and pass `{reader.option}=DataCollatorWithPadding(tokenizer)`"
+        return "" if reader.pads else cure
     node = collate.node
     if not isinstance(node, cst.Call):
         return None
@@ -84,10 +122,10 @@ def _cure(script: Script, trainer: TrainerCall) -> str | None:
 
 
 def _alone(script: Script, mapped: TextMap) -> bool:
-    """Return whether a function tokenizes once and computes nothing from the length."""
+    """Return whether a function tokenises once and computes nothing from the length."""
     calls = script.tree.within(mapped.body, cst.Call)
-    tokenizing = [each for each in calls if tokenizer_of(script, each) is not None]
-    return len(tokenizing) == 1 and not any(
+    tokenising = [each for each in calls if tokenizer_of(script, each) is not None]
+    return len(tokenising) == 1 and not any(
         "label" in text.value for text in script.tree.within(mapped.body, cst.SimpleString)
     )
 
@@ -101,11 +139,10 @@ def _labels_tokens(script: Script, mapped: TextMap) -> bool:
     return texts >= {"labels", "input_ids"}
 
 
-def _feeds(script: Script, mapped: TextMap, trainer: TrainerCall) -> bool:
-    """Return whether a trainer gets what a `map` makes, or a part of it."""
-    dataset = trainer.given("train_dataset")
+def _feeds(script: Script, mapped: TextMap, reader: _Reader) -> bool:
+    """Return whether a training gets what a `map` makes, or a part of it."""
     seen: set[int] = set()
-    left = [dataset] if dataset is not None else []
+    left = [reader.dataset]
     while left:
         node = left.pop()
         if node is mapped.site.node:

@@ -1,4 +1,4 @@
-"""TL114: a dataset that is tokenized row by row."""
+"""TL114: a dataset that is tokenised row by row."""
 
 from __future__ import annotations
 

@@ -145,7 +145,11 @@ def _is_meant(script: Script, site: CallSite) -> bool:
             script.name(call.func) in _CLOCKS and script.loops.frequency(call) is not Frequency.RARE
             for call in calls
         )
-        or any(True for _ in script.calls.of(*_STREAMS))
+        or any(
+            script.name(call.func) in _STREAMS
+            for body in script.functions.run_with(site.node)
+            for call in script.functions.own(body, cst.Call)
+        )
         or any(_copies_to_host(script, call) for call in calls)
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -34,6 +35,7 @@ _WAITING: Final = frozenset(
 """Functions that sync for their first argument."""
 _PACK: Final = "torch.nn.utils.rnn.pack_padded_sequence"
 _CLIP: Final = "torch.nn.utils.clip_grad_norm_"
+_DISTRIBUTION: Final = re.compile(r"torch\.distributions\.[A-Z]\w*")
 
 
 class DataDependentSync(Rule):
@@ -135,17 +137,9 @@ def _calls(script: Script) -> Iterator[tuple[cst.Call, str]]:
         cost = _cost_of_function(script, site.node, site.name or "")
         if cost is not None:
             yield site.node, cost
-    for call in script.tree.all(cst.Call) if script.tree.mentions("distributions") else ():
-        if _checks_arguments(script, call):
-            yield call, "pass validate_args=False"
-
-
-def _checks_arguments(script: Script, call: cst.Call) -> bool:
-    """Return whether a call builds a distribution that checks its arguments."""
-    module, _, last = (script.name(call.func) or "").rpartition(".")
-    if module != "torch.distributions" or not last[:1].isupper() or not call.args:
-        return False
-    return script.calls.at(call).argument("validate_args").state is State.ABSENT
+    for site in script.calls.of(*filter(_DISTRIBUTION.fullmatch, script.calls.called)):
+        if site.node.args and site.argument("validate_args").state is State.ABSENT:
+            yield site.node, "pass validate_args=False"
 
 
 def _cost_of_method(script: Script, call: cst.Call) -> str | None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Kind, Rule, Script, State
+from torchlint.api import Edits, Finding, Fix, Kind, Loader, Rule, Script, State
 from torchlint_rules.shared.cuda import (
     in_environment,
     is_convolutional,
@@ -134,17 +134,15 @@ def _is_hidden(script: Script, made: cst.Call) -> bool:
 def _has_one_size(script: Script) -> bool:
     """Return whether every loader collates several samples, which then have one size."""
     loaders = list(script.loaders)
-    if not loaders or any(each.has_splat and each.given("batch_size") is None for each in loaders):
-        return bool(loaders) and _splats_are_batches(script)
-    sizes = [loader.batch_size for loader in loaders]
-    if any(size.state is State.ABSENT or size.equals(1) for size in sizes):
-        return False
-    return not _resizes(script)
+    return bool(loaders) and all(map(_takes_batches, loaders)) and not _resizes(script)
 
 
-def _splats_are_batches(script: Script) -> bool:
-    """Return whether keyword dictionaries give the loaders a batch size."""
-    return script.tree.mentions("batch_size") and not _resizes(script)
+def _takes_batches(loader: Loader) -> bool:
+    """Return whether a loader gets a size for its batches, also from a dictionary of options."""
+    size = loader.batch_size
+    if size.state is State.UNKNOWN:
+        return bool(loader.possible("batch_size"))
+    return size.state is not State.ABSENT and not size.equals(1)
 
 
 def _resizes(script: Script) -> bool:

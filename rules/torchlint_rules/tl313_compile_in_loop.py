@@ -201,7 +201,7 @@ def _fix(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Fix | Non
     named = target.value if isinstance(target, cst.Name) else ""
     onto_itself = any(name.value == named for name in script.tree.within(call, cst.Name))
     title = "Compile before the loop"
-    if onto_itself and script.tree.mentions("state_dict"):
+    if onto_itself and script.modules.may_be_saved(call.args[0].value):
         return Fix.unsafe(title, edits, because=_KEYS)
     attributes = _attributes(script, call)
     unseen = script.values.visibility.unseen_call(loop.body) if attributes else None

@@ -11,13 +11,12 @@ from torchlint.api import Finding, Fix, How, Rule, Script, State
 
 _LAYER: Final = "torch.nn.MultiheadAttention"
 _POSITION: Final = 4
-_HOOKS: Final = ("register_forward_hook", "register_module_forward_hook")
 
 
 class DiscardedAttentionWeights(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every call of an attention layer that only uses the first result."""
-        if not any(script.calls.of(_LAYER)) or any(script.calls.of_methods(*_HOOKS)):
+        if not any(script.calls.of(_LAYER)):
             return
         for call in script.tree.all(cst.Call):
             if len(call.args) < 2 or not _is_first_only(script, call):
@@ -26,6 +25,8 @@ class DiscardedAttentionWeights(Rule):
                 continue
             layer = script.values.value_of(call.func).node
             if not isinstance(layer, cst.Call) or script.name(layer.func) != _LAYER:
+                continue
+            if script.modules.may_be_hooked(call.func):
                 continue
             wanted = script.calls.at(call).argument("need_weights", _POSITION)
             if wanted.state is State.ABSENT or wanted.equals(True):

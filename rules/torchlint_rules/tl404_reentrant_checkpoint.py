@@ -93,7 +93,7 @@ def _is_always_false(script: Script, word: str) -> bool:
 
 def _computed(script: Script, call: cst.Call) -> bool:
     """Return whether an input of a checkpointed block certainly comes from trained layers."""
-    if script.tree.mentions("requires_grad") or not script.optimizers.steps:
+    if not script.optimizers.steps:
         return False
     if not call.args or not script.values.visibility.shows(call.args[0].value):
         return False
@@ -122,8 +122,9 @@ def _by_layers(script: Script, node: cst.BaseExpression) -> bool:
         return script.answer(_computed, node, False)
     if not script.values.visibility.shows(node.func):
         return False
-    if script.loops.module_call(node) is not None:
-        return True
+    network = script.loops.module_call(node)
+    if network is not None:
+        return not script.modules.may_be_frozen(network)
     owner = receiver_of(node)
     if owner is None or script.name(node.func) is not None:
         return False

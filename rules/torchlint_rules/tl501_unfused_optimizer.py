@@ -8,7 +8,18 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Fix, Impact, Note, Rule, Script, State, receiver_of
+from torchlint.api import (
+    CallSite,
+    Finding,
+    Fix,
+    Impact,
+    Note,
+    Optimizer,
+    Rule,
+    Script,
+    State,
+    receiver_of,
+)
 from torchlint_rules.shared.cuda import in_environment, makers, regions
 
 _OWNERS: Final = {
@@ -18,7 +29,6 @@ _OWNERS: Final = {
     "torch.optim.Adagrad": (2, 9),
 }
 """The version of torch with a fused kernel for each on CUDA; 2.4 has all of them on the CPU."""
-_TESTS: Final = ("pytest", "unittest")
 _OTHER_TENSORS: Final = (
     "torch_xla",
     "higher",
@@ -48,16 +58,16 @@ _TITLE: Final = "Pass `fused={}`"
 class UnfusedOptimizer(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every optimizer that has a fused kernel and leaves `fused` at its default."""
-        sites = [site for site in script.calls.of(*_OWNERS) if _undecided(site)]
-        sites = [site for site in sites if site.node.args and not _in_test(script, site.node)]
-        sites = [site for site in sites if not script.optimizers.tunes_tensors(site.node)]
-        if (
-            not sites
-            or script.functions.imports(*_OTHER_TENSORS, *_TESTS)
-            or in_environment(script)
-        ):
+        sites = [site for site in script.optimizers if site.name in _OWNERS and _undecided(site)]
+        sites = [
+            site
+            for site in sites
+            if site.node.args and not script.program.purpose.is_test(site.node)
+        ]
+        sites = [site for site in sites if not site.tunes_tensors]
+        if not sites or script.functions.imports(*_OTHER_TENSORS) or in_environment(script):
             return
-        found: dict[cst.CSTNode, list[tuple[CallSite, str]]] = {}
+        found: dict[cst.CSTNode, list[tuple[Optimizer, str]]] = {}
         for site in sites:
             value = None if _may_be_clipped_scaled(script, site) else _value(script, site)
             if value is None or _has_odd_parameters(script, site):
@@ -67,12 +77,12 @@ class UnfusedOptimizer(Rule):
         for each in found.values():
             yield self._finding(script, each)
 
-    def _finding(self, script: Script, found: list[tuple[CallSite, str]]) -> Finding:
+    def _finding(self, script: Script, found: list[tuple[Optimizer, str]]) -> Finding:
         (site, value), *others = found
-        label = script.optimizers.label(site.node)
+        label = site.label
         message = f"{label} launches several kernels per step"
         advice = f"pass `fused={value}` to `{script.code(site.node.func)}`"
-        restored = script.optimizers.restores
+        restored = dict.fromkeys(call for each, _ in found for call in each.restores)
         notes = [Note(script.span(each.node), _AS_WELL) for each, _ in others]
         fix = None
         if restored:
@@ -134,13 +144,6 @@ def _is_off(trainer: CallSite, name: str, values: tuple[object, ...]) -> bool:
     return given.state is State.ABSENT or any(given.equals(value) for value in values)
 
 
-def _in_test(script: Script, node: cst.CSTNode) -> bool:
-    return any(
-        isinstance(outer, cst.FunctionDef) and outer.name.value.startswith("test_")
-        for outer in script.tree.ancestors(node)
-    )
-
-
 def _has_odd_parameters(script: Script, site: CallSite) -> bool:
     """Return whether parameters of an optimizer may be complex, or get sparse gradients."""
     odd: list[cst.CSTNode] = [
@@ -195,7 +198,7 @@ def _value(script: Script, site: CallSite) -> str | None:
     )
 
 
-def _fix(script: Script, site: CallSite, value: str) -> Fix | None:
+def _fix(script: Script, site: Optimizer, value: str) -> Fix | None:
     title = _TITLE.format(value)
     edits = script.edits.with_keyword(site.node, "fused", value)
     if value != "True":
@@ -212,7 +215,7 @@ def _fix(script: Script, site: CallSite, value: str) -> Fix | None:
     if _reads_scaled_gradients(script):
         because = "gradients stay scaled by the scaler, and this file reads them"
         return Fix.unsafe(title, edits, because=because)
-    if script.optimizers.hidden(site.node):
+    if site.is_stepped_unseen:
         because = "a state that another file loads may switch it off, and stop a `GradScaler`"
         return Fix.unsafe(title, edits, because=because)
     return Fix.close(title, edits, because="the fused kernel rounds differently")

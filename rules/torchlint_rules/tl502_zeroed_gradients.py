@@ -22,10 +22,9 @@ _BECAUSE: Final = (
 class ZeroedGradients(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag code that zeroes gradients, unless other code needs the tensors."""
-        calls = list(_told(script))
-        loops = list(_by_hand(script))
-        if not (calls or loops) or script.functions.imports("pytest", "unittest"):
-            return
+        is_test = script.program.purpose.is_test
+        calls = [call for call in _told(script) if not is_test(call)]
+        loops = [each for each in _by_hand(script) if not is_test(each[0])]
         own = [loop for loop, _ in loops]
         for call in calls:
             if _are_needed(_around(script, call), own):

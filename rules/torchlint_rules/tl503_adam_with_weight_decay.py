@@ -18,19 +18,18 @@ _NO_MATTER: Final = 1e-5
 class AdamWithWeightDecay(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every Adam that certainly decays weights through the gradient."""
-        for site in script.calls.of("torch.optim.Adam"):
+        for site in script.optimizers:
+            if site.name != "torch.optim.Adam":
+                continue
             decay = _decay(script, site)
             if decay is None or site.argument("decoupled_weight_decay").state is not State.ABSENT:
                 continue
-            if script.functions.imports("pytest", "unittest"):
-                return
-            if script.optimizers.tunes_tensors(site.node):
+            if site.tunes_tensors or script.program.purpose.is_test(site.node):
                 continue
-            label = script.optimizers.label(site.node)
             message = (
-                f"{label} rescales its weight decay of {script.code(decay)} by Adam's adaptive "
-                "step, so weights with large gradients barely decay: use `AdamW` and tune the "
-                "decay again"
+                f"{site.label} rescales its weight decay of {script.code(decay)} by Adam's "
+                "adaptive step, so weights with large gradients barely decay: use `AdamW` and tune "
+                "the decay again"
             )
             yield Finding(self.code, script.span(site.node), message)
 

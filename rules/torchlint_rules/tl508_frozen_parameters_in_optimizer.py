@@ -6,26 +6,21 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Note, Rule, Script, receiver_of
+from torchlint.api import Edits, Finding, Fix, Note, Optimizer, Rule, Script, receiver_of
 
 
 class FrozenParametersInOptimizer(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every optimizer of a partly frozen network."""
         yield from self._misspelt(script)
-        if script.optimizers.restores or script.optimizers.saves:
-            return
-        if any(True for _ in script.calls.of_methods("add_param_group")):
-            return
-        for call in script.tree.all(cst.Call):
-            name = script.name(call.func) or ""
-            if not name.startswith("torch.optim.") or not name.rpartition(".")[2][:1].isupper():
-                continue
-            arg = script.calls.at(call).given("params", 0)
+        for optimizer in script.optimizers:
+            arg = optimizer.given("params", 0)
             network = _all_of(arg.value) if arg is not None else None
             if arg is None or network is None:
                 continue
-            freeze = script.modules.freezing.frozen(network, call)
+            if optimizer.restores or optimizer.saves or optimizer.gets_more_groups:
+                continue
+            freeze = script.modules.freezing.frozen(network, optimizer.node)
             if freeze is None:
                 continue
             what = script.code(network)
@@ -34,12 +29,12 @@ class FrozenParametersInOptimizer(Rule):
                 part = f"most of `{what}`"
             text = f"[p for p in {what}.parameters() if p.requires_grad]"
             message = (
-                f"{script.optimizers.label(call)} gets all parameters of `{what}`, but {part} is "
+                f"{optimizer.label} gets all parameters of `{what}`, but {part} is "
                 f"frozen: each step goes over parameters that never learn; pass `{text}`"
             )
             edits = script.edits.replace(arg.value, text)
             fix = (
-                _fix(script, call, network, edits)
+                _fix(script, optimizer, network, edits)
                 if script.program.devices.framework == "none"
                 else None
             )
@@ -63,9 +58,9 @@ class FrozenParametersInOptimizer(Rule):
             yield Finding(self.code, script.span(target), message, fix)
 
 
-def _fix(script: Script, call: cst.Call, network: cst.BaseExpression, edits: Edits) -> Fix:
+def _fix(script: Script, optimizer: Optimizer, network: cst.BaseExpression, edits: Edits) -> Fix:
     """Return the fix: exact if no code of another module can unfreeze or read the parameters."""
-    title, held = "Hand over what learns", script.tree.parent(call)
+    title, held = "Hand over what learns", script.tree.parent(optimizer.node)
     made = held.targets[0].target if isinstance(held, cst.Assign) else None
     paths = [script.code(each) for each in (network, made) if each is not None]
     regions = [*script.tree.modules, *script.tree.all(cst.FunctionDef)]
@@ -75,7 +70,7 @@ def _fix(script: Script, call: cst.Call, network: cst.BaseExpression, edits: Edi
         called = script.tree.brief(unseen.func)
         because = f"`{called}` is not visible here and might unfreeze a part later"
         return Fix.unsafe(title, edits, because=because)
-    if script.optimizers.hidden(call):
+    if optimizer.is_stepped_unseen:
         because = "code that is not visible here gets the optimizer and might load an older state"
         return Fix.unsafe(title, edits, because=because)
     return Fix.exact(title, edits)

@@ -87,7 +87,7 @@ def _is_no_grad(script: Script, manager: cst.BaseExpression) -> bool:
 
 
 def _may_infer(script: Script, evaluation: Evaluation, region: cst.BaseSuite) -> bool:
-    if any(True for _ in script.calls.of_methods("register_forward_hook")):
+    if any(map(script.modules.may_be_hooked, evaluation.networks)):
         return False
     if any(_keeps_tensors(script, network) for network in evaluation.networks):
         return False

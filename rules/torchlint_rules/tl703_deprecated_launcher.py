@@ -13,6 +13,7 @@ from torchlint.api import CallSite, Edits, Finding, Fix, Rule, Script, Span
 _UNDERSCORE: Final = "--local_rank"
 _DASH: Final = "--local-rank"
 _VARIABLE: Final = "LOCAL_RANK"
+_DEEPSPEED: Final = re.compile("deepspeed")
 _LAUNCH: Final = "torch.distributed.launch"
 _COMMAND: Final = re.compile(r"-m\s+(torch\.distributed\.launch)(?![\w.])")
 _TITLE: Final = "Read LOCAL_RANK from the environment"
@@ -23,7 +24,7 @@ class DeprecatedLauncher(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag arguments and commands for the deprecated launcher."""
         yield from self._commands(script)
-        if "deepspeed" in script.tree.own_text.lower() or _is_known(script):
+        if script.program.vocabulary.has_lowered(_DEEPSPEED) or _is_known(script):
             return
         for site in script.calls.of_methods("add_argument"):
             call = site.node

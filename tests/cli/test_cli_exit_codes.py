@@ -127,7 +127,7 @@ def test_a_file_that_was_not_checked_in_full_is_not_called_clean(shell: Shell) -
         (["explain", "XY210"], "unknown rule `XY210`: the nearest code is XY201"),
         (["check", "--jobs", "0"], "invalid value for '--jobs' / '-j'"),
         (["check", "--target-torch", "new"], "`new` is not a version of torch such as `2.4`"),
-        (["check", "--per-file-ignores", "a.py"], "`a.py` is no `pattern:code`"),
+        (["check", "--per-file-ignores", "a.py"], "`a.py` is not a `pattern:code`"),
         (["check", "--config", "gone.toml"], "file 'gone.toml' does not exist."),
         (["check", "-", "a.py"], "`-` (standard input) cannot be combined with other paths"),
         (["check", "--stdin-filename", "a.py"], "`--stdin-filename` needs `-`"),

@@ -149,7 +149,7 @@ def test_the_command_line_lies_over_the_file(tmp_path: Path) -> None:
         ("\nselct = []\n", r"torchlint\.toml:2: unknown key `selct`, did you mean `select`\?"),
         ("ignore = 'TL1'\n", r"torchlint\.toml:1: `ignore`: must be a list of strings"),
         ("target-torch = 2.4\n", r":1: `target-torch`: must be a version in quotes"),
-        ("target-torch = 'two'\n", r":1: `target-torch`: `two` is no version of torch"),
+        ("target-torch = 'two'\n", r":1: `target-torch`: `two` is not a version of torch"),
         ("target-device = 'cud'\n", r"must be one of auto, cuda.*did you mean `cuda`\?"),
         ("output-format = 'jsn'\n", r"`output-format`: must be one of full.*mean `json`\?"),
         ("color = true\n", r"`color`: must be one of auto, always, never$"),

@@ -116,7 +116,7 @@ def test_notes_and_cells_of_a_notebook() -> None:
     [
         ({"select": "TLX"}, "select: unknown code or name `TLX`"),
         ({"ignore": ["TL801", "anomaly"]}, "ignore: unknown code or name `anomaly`"),
-        ({"target_torch": "new"}, "target_torch: `new` is no version of torch"),
+        ({"target_torch": "new"}, "target_torch: `new` is not a version of torch"),
         ({"target_device": "gpu"}, "target_device: `target-device`: "),
         ({"config": {"selct": []}}, "config: unknown key `selct`, did you mean `select`?"),
         ({"config": {"select": "TL1"}}, "config: `select`: must be a list of strings"),

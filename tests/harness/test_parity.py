@@ -271,14 +271,14 @@ def test_curves_that_hardly_fall_tell_nothing(fall: float, word: str) -> None:
 
 @pytest.mark.parametrize(
     ("joined", "batch_norm", "method"),
-    [(True, True, "seeds"), (True, False, "aligned"), (False, True, "aligned")],
+    [(True, True, "seeds"), (True, False, "led"), (False, True, "led")],
 )
 def test_where_only_the_fixed_script_shares_what_batch_norm_sees_its_curves_decide(
     joined: bool, batch_norm: bool, method: str
 ) -> None:
     def start(variant: Variant, mode: Mode, shift: int) -> Trace:
         (trace,) = seeds(1.0 + 0.001 * shift)
-        if variant is fix and mode == "replay":
+        if variant is fix and "replay" in mode:
             (off,) = seeds(1.001, fall=0.05)
             trace = replace(off, losses=(1.001, *off.losses[1:]), parameters=match)
         return replace(trace, joined=joined and variant is fix, batch_norm=batch_norm)
@@ -343,3 +343,52 @@ def test_only_what_was_measured_good_is_written(
 
 def test_a_run_that_was_never_compared_is_not_kept() -> None:
     assert kept_together(report(replace(ALONE[0], comparison=None))) == ()
+
+
+@pytest.mark.parametrize(
+    ("led", "updates", "method", "kept"),
+    [
+        (0.008, 1e-4, "led", True),
+        (1e-5, 1e-4, "led", False),
+        (0.3, 1e-4, "seeds", True),
+        (0.008, 0.4, "aligned", False),
+    ],
+)
+def test_where_rounding_grows_an_unsafe_fix_may_lead_as_far_as_rounding_leads_it(
+    led: float, updates: float, method: str, kept: bool
+) -> None:
+    drawn = iter(range(1, 100))
+
+    def start(variant: Variant, mode: Mode, shift: int) -> Trace:
+        base = 1.0 if mode != "numbers" or shift else 1.0 + 0.1 * (variant is fix)
+        off = {"replay": 0.02 * (variant is fix), "nudged-replay": 0.02 + led}.get(mode, 0.0)
+        (trace,) = seeds(base + 1e-3 * next(drawn) * bool(shift))
+        losses = (trace.losses[0], *(loss * (1 + off) for loss in trace.losses[1:]))
+        match = ParameterMatch(True, 2, 0 if off else 2, off, updates=updates)
+        return replace(trace, losses=losses, parameters=match, precision="bfloat16")
+
+    fix = Variant("rule", ("TL501",), Safety.UNSAFE, {"train.py": ""})
+    parity = Parity(start, start(ORIGINAL, "numbers", 0), lambda runs: True)
+    comparison = parity.compare(fix, start(fix, "numbers", 0))
+    assert comparison is not None
+    assert (comparison.method, comparison.kept) == (method, kept)
+
+
+@pytest.mark.parametrize(("off", "kept"), [(0.02, None), (0.5, False)])
+def test_a_close_fix_is_not_wrong_where_one_rounding_changes_everything_at_once(
+    off: float, kept: bool | None
+) -> None:
+    def start(variant: Variant, mode: Mode, shift: int) -> Trace:
+        (trace,) = seeds(1.0)
+        by = off if variant is fix else 0.2 if mode == "nudged" else 0.0
+        first = 1 + by * (off > 0.1 and variant is fix)
+        losses = (trace.losses[0] * first, *(loss * (1 + by) for loss in trace.losses[1:]))
+        match = ParameterMatch(True, 2, 0 if by else 2, by)
+        return replace(trace, losses=losses, parameters=match)
+
+    fix = Variant("rule", ("TL307",), Safety.CLOSE, {"train.py": ""})
+    parity = Parity(start, start(ORIGINAL, "numbers", 0), lambda runs: True)
+    comparison = parity.compare(fix, start(fix, "numbers", 0))
+    assert comparison is not None
+    assert comparison.kept is kept
+    assert (comparison.doubt is not None) is (kept is None)

@@ -42,6 +42,22 @@ def test_a_server_that_does_not_answer_counts_as_gone(
         server.close()
 
 
+@pytest.mark.parametrize("started", [False, True])
+def test_a_server_that_has_started_a_device_forks_nothing(tmp_path: Path, started: bool) -> None:
+    text = f"class cuda:\n    @staticmethod\n    def is_initialized():\n        return {started}\n"
+    write(tmp_path, text, "torch.py")
+    variables = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    server = ForkServer(("torch",), variables, verbose=False)
+    try:
+        if started:
+            with pytest.raises(ServerGoneError):
+                server.start(tmp_path / "task.json", (), variables)
+        else:
+            assert server.start(tmp_path / "task.json", (), variables).wait(60) != 0
+    finally:
+        server.close()
+
+
 @pytest.mark.parametrize("forked", [False, True])
 def test_a_run_that_nothing_ends_is_told_as_a_device_that_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: bool

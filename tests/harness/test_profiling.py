@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from harness.scripts import PLAIN, run, write
 
+from torchlint.harness.plan import ORIGINAL, Plan
+from torchlint.harness.runs.runner import Runner
 from torchlint.profiles.idle import idle_time
 from torchlint.profiles.reading import read_trace
 
@@ -86,3 +91,14 @@ def test_a_script_with_a_profiler_of_its_own_ends_without_a_trace(tmp_path: Path
     trace = run(project(tmp_path, PROFILED), "profile", steps=5, warmup=2, profile=str(file))
     assert (trace.failure, trace.profile) == (None, "")
     assert not file.exists()
+
+
+def test_the_trace_is_found_where_the_project_is_the_folder_of_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with closing(Runner(Plan(write(tmp_path, PLAIN), device="cpu"), None)) as runner:
+        trace = runner.run(ORIGINAL, "profile")
+        assert trace.profile
+        assert events(Path(trace.profile))

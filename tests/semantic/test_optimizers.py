@@ -65,8 +65,8 @@ def test_restores(line: str, restores: bool) -> None:
 )
 def test_hidden(text: str, hidden: bool) -> None:
     script = _script(f"import torch\n{text}\n")
-    (made,) = script.calls.of("torch.optim.SGD")
-    assert script.optimizers.hidden(made.node) is hidden
+    (made,) = script.optimizers
+    assert made.is_stepped_unseen is hidden
 
 
 def test_labels() -> None:
@@ -81,7 +81,7 @@ def test_labels() -> None:
         use(optimizer=torch.optim.SGD([]))
         """
     )
-    labels = [script.optimizers.label(site.node) for site in script.calls.of("torch.optim.SGD")]
+    labels = [optimizer.label for optimizer in script.optimizers]
     assert labels == [
         "`a`",
         "`self.b`",

@@ -11,12 +11,23 @@ from typing import Any, Final, Literal
 from torchlint.finding import Safety
 
 Mode = Literal[
-    "numbers", "nudged", "syncs", "time", "timeline", "record", "replay", "pace", "profile"
+    "numbers",
+    "nudged",
+    "syncs",
+    "time",
+    "timeline",
+    "record",
+    "replay",
+    "nudged-replay",
+    "pace",
+    "profile",
 ]
 """What one run measures; only `time` runs are timed."""
 
 
-COMPARED: Final[frozenset[Mode]] = frozenset({"numbers", "nudged", "record", "replay"})
+COMPARED: Final[frozenset[Mode]] = frozenset(
+    {"numbers", "nudged", "record", "replay", "nudged-replay"}
+)
 """Modes whose losses are compared."""
 
 BY_HAND: Final = -1

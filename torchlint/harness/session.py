@@ -37,7 +37,7 @@ _FEWEST: Final = 8
 _EPOCH: Final = 10.0
 """The most seconds of a run over a whole epoch, where there is no budget."""
 
-_DELAYED: Final = 6.0
+_DELAYED: Final = 4.0
 """Seconds of the first run after which it is said to take long."""
 _MOVES: Final = 3
 """How often a window is tried before it is taken as it is."""

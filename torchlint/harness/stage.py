@@ -22,6 +22,7 @@ _MODE_NAMES: Final[Mapping[Mode, str]] = {
     "timeline": "the phases of its steps",
     "record": "recording its weights and batches",
     "replay": "its numbers on the original's weights and batches",
+    "nudged-replay": "its drift under rounding on the original's weights and batches",
 }
 
 HANGS: Final = 5

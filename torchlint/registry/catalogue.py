@@ -99,7 +99,7 @@ class Registry:
         letters = word.upper().rstrip("0123456789")
         digits = word[len(letters) :]
         if not digits or not any(code.startswith(letters) for code in self.known):
-            return nearest(word, [ALL, *self._words()])
+            return nearest(word, [ALL, *self._words()]) or "; `torchlint rules` lists them"
         family = next(
             (
                 found

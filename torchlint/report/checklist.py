@@ -54,7 +54,7 @@ def _ordered(rows: Sequence[Row]) -> Iterator[Row]:
         if row.rules:
             yield row
         elif row is together[0]:
-            yield replace(row, technique=", ".join(each.technique for each in together))
+            yield replace(row, technique="; ".join(each.technique for each in together))
 
 
 def _folded(audit: Audit, listed: Collection[Status]) -> Iterator[str]:

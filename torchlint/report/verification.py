@@ -46,6 +46,7 @@ _METHODS: Final[dict[Method, str]] = {
     "nudged": "",
     "repeated": ", over several runs of both",
     "aligned": ", on the original's weights, batches and seeds",
+    "led": ", on the original's weights, batches and seeds",
     "seeds": "",
     "output": "",
 }

@@ -5,6 +5,8 @@ Each is the class that finds its things, together with the classes that know mor
 
 from __future__ import annotations
 
+from typing import Final
+
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
@@ -81,6 +83,9 @@ from torchlint.semantic.values.precision import Precision
 from torchlint.semantic.values.scores import Scores
 from torchlint.semantic.values.values import Values
 from torchlint.semantic.values.visibility import Visibility
+
+_HOOK: Final = "register_forward_hook"
+_HOOK_OF_ALL: Final = "register_module_forward_hook"
 
 
 class ValueFacts(Values):
@@ -199,6 +204,27 @@ class ModuleFacts(Networks):
         self.sizes = Sizes(functions, values, self)
         self.graphs = Graphs(self, self.sizes, loops, loops.steps)
 
+    def may_be_hooked(self, network: cst.BaseExpression) -> bool:
+        """Return whether a hook may run in the forward pass of a network, or of a part of it."""
+        return bool(self.functions.attributes(_HOOK_OF_ALL)) or any(
+            self.may_touch(hook.value, network) for hook in self.functions.attributes(_HOOK)
+        )
+
+    def may_be_saved(self, network: cst.BaseExpression) -> bool:
+        """Return whether code in view may read or set the state of a network."""
+        return any(
+            self.may_touch(state.value, network)
+            for word in ("state_dict", "load_state_dict")
+            for state in self.functions.attributes(word)
+        )
+
+    def may_be_compiled(self, network: cst.BaseExpression) -> bool:
+        """Return whether a network, or a part of it, may be compiled."""
+        return any(
+            isinstance(each.subject, cst.FunctionDef) or self.may_touch(each.subject, network)
+            for each in self.compiled.all
+        )
+
 
 class EvaluationFacts(Evaluations):
     """The evaluations, and the autograd graphs that they record."""
@@ -249,7 +275,7 @@ class ProgramFacts(Program):
         self.devices = loops.devices
         self.moves = Moves(loaders.datasets.work, values, target)
         self.processes = Processes(functions, values.origins, calls)
-        self.purpose = Purpose(functions, values.kinds, loops, loops.guard)
+        self.purpose = Purpose(functions, values.kinds, loops)
         self.determinism = Determinism(functions.tree, functions.names, values, calls)
         self.trainings = Trainings(functions, values, values.origins, calls)
         self.vocabulary = vocabulary

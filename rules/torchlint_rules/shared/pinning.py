@@ -119,14 +119,14 @@ def _can_pin(script: Script, loader: Loader) -> bool:
     traits = loader.traits
     if loader.dataset is None or Trait.ON_DEVICE in traits or Trait.SAME in traits:
         return False
-    makers = _collate(script, loader)
+    makers = _collate(loader)
     if makers is None:
         return loader.argument(_COLLATE).state is State.ABSENT
     if any(Trait.ON_DEVICE in script.loaders.datasets.callable_traits(one) for one in makers):
         return False
     if makers and all(_gives_plain(script, one) for one in makers):
         return True
-    opaque = not any(_function(script, one) for one in makers)
+    opaque = not any(script.functions.run_by(one) for one in makers)
     return any(
         script.loaders.batches.are_mappings(place)
         or (opaque and script.loaders.batches.hold_tensors(place))
@@ -137,7 +137,7 @@ def _can_pin(script: Script, loader: Loader) -> bool:
 def unseen(script: Script, loader: Loader) -> str:
     """Return what may put GPU tensors into a loader's batches, empty if nothing can."""
     dataset, collate = loader.dataset, loader.given(_COLLATE)
-    makers = [collate.value] if collate is not None else _collate(script, loader) or ()
+    makers = [collate.value] if collate is not None else _collate(loader) or ()
     found = [script.loaders.provenance.unseen_tensors(dataset)] if dataset is not None else []
     found += [script.loaders.provenance.unseen_batches(maker) for maker in makers]
     named = next(filter(None, found), "")
@@ -146,19 +146,13 @@ def unseen(script: Script, loader: Loader) -> str:
     return f"{named} is not visible here: it may hold tensors of the device, which cannot be pinned"
 
 
-def _collate(script: Script, loader: Loader) -> tuple[cst.BaseExpression, ...] | None:
+def _collate(loader: Loader) -> tuple[cst.BaseExpression, ...] | None:
     """Return the collate function, from the call or from a dictionary behind `**`."""
-    given = loader.given(_COLLATE)
-    if given is not None:
-        return script.values.origins.of(given.value).values
+    if loader.given(_COLLATE) is not None:
+        return loader.possible(_COLLATE)
     if loader.argument(_COLLATE).state in (State.ABSENT, State.UNKNOWN):
         return None
-    for arg in loader.node.args:
-        if arg.star == "**":
-            found = script.values.origins.of(arg.value, (_COLLATE,)).values
-            if found:
-                return found
-    return None
+    return loader.possible(_COLLATE) or None
 
 
 def _is_torchs(script: Script, collate: cst.BaseExpression) -> bool:
@@ -174,22 +168,22 @@ def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
         return True
     if isinstance(collate, cst.Lambda):
         return _is_plain(script, collate.body)
-    function = _function(script, collate)
+    function = script.functions.run_by(collate)
     if function is None:
         return False
     returned = script.functions.returns(function)
-    return bool(returned) and all(_is_plain(script, value) for value in returned)
+    return (
+        bool(returned)
+        and all(_is_plain(script, value) for value in returned)
+        and not all(_holds_arrays(script, value) for value in returned)
+    )
 
 
-def _function(script: Script, collate: cst.BaseExpression) -> cst.FunctionDef | None:
-    """Return the function of this file that collates the batches."""
-    function = script.functions.definition(collate)
-    if isinstance(collate, cst.Call):
-        owner = script.functions.definition(collate.func)
-        function = (
-            script.functions.method(owner, "__call__") if isinstance(owner, cst.ClassDef) else None
-        )
-    return function if isinstance(function, cst.FunctionDef) else None
+def _holds_arrays(script: Script, value: cst.BaseExpression) -> bool:
+    """Return whether a batch is seen to hold arrays, which are not pinned, and no tensors."""
+    inside = [script.values.origins.of(value, steps).values for steps in ((None,), (None, None))]
+    kinds = {script.kind(each) for values in inside for each in values}
+    return Kind.NDARRAY in kinds and kinds.isdisjoint(_TENSORS)
 
 
 def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
@@ -201,7 +195,7 @@ def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
 def held(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
     """Return what a part of a batch is on which `to` or `cuda` is called here."""
     loader = part.loader
-    makers = _collate(script, loader)
+    makers = _collate(loader)
     if makers is None:
         if loader.argument(_COLLATE).state is not State.ABSENT:
             return Held.UNSHOWN if part.steps else Held.OTHER
@@ -228,7 +222,7 @@ def _held_by(
     script: Script, collate: cst.BaseExpression, part: Part, moved: cst.BaseExpression
 ) -> Held:
     """Return the value from which a collate function fills a part."""
-    if not _function(script, collate) and not _is_torchs(script, collate):
+    if not script.functions.run_by(collate) and not _is_torchs(script, collate):
         if _is_own_class(script, collate):
             return Held.OTHER
         return _held_unseen(script, part, moved)
@@ -254,7 +248,7 @@ def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> Hel
     name = script.name(collate.func if isinstance(collate, cst.Call) else collate)
     if name in _DICTS:
         return Held.TENSOR if part.steps else Held.OTHER
-    function = _function(script, collate)
+    function = script.functions.run_by(collate)
     returned: list[cst.BaseExpression] = []
     if isinstance(collate, cst.Lambda):
         returned = [collate.body]

@@ -13,7 +13,7 @@ _METHODS: Final = frozenset("encode encode_plus encode_batch batch_encode_plus t
 
 
 class TextMap(NamedTuple):
-    """A call of `map` whose function tokenizes a column of each row.
+    """A call of `map` whose function tokenises a column of each row.
 
     `row` is the function's parameter, `body` what it runs.
     """
@@ -49,7 +49,7 @@ def _is_moved(script: Script, node: cst.BaseExpression) -> bool:
 
 
 def text_maps(script: Script) -> Iterator[TextMap]:
-    """Yield the calls of `map` that tokenize a column of a dataset."""
+    """Yield the calls of `map` that tokenise a column of a dataset."""
     for site in script.calls.of_methods("map"):
         given = site.given("function", 0)
         function = _function(script, given.value) if given is not None else None

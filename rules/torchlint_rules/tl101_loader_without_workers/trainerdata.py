@@ -76,7 +76,7 @@ def _transforms(script: Script, dataset: cst.BaseExpression) -> Iterator[cst.Bas
 
 
 def _processes(script: Script, collate: cst.BaseExpression) -> bool:
-    """Return whether a collator in view tokenizes texts or prepares images, batch by batch."""
+    """Return whether a collator in view tokenises texts or prepares images, batch by batch."""
     for value in script.values.origins.of(collate).values:
         made = value.func if isinstance(value, cst.Call) else value
         owner = script.functions.definition(made)
@@ -92,7 +92,7 @@ def _processes(script: Script, collate: cst.BaseExpression) -> bool:
 
 
 def _prepares(script: Script, call: cst.Call) -> bool:
-    """Return whether a call tokenizes, or runs a processor of images, sounds or both."""
+    """Return whether a call tokenises, or runs a processor of images, sounds or both."""
     called = script.functions.definition(call.func) is None
     words = script.names.words(word_of(call))
     return (called and not _PROCESSORS.isdisjoint(words)) or tokenizer_of(script, call) is not None

@@ -88,7 +88,7 @@ def runs_unguarded(script: Script, loader: Loader) -> bool:
 def is_explained(script: Script, loader: Loader) -> bool:
     """Return whether a comment says why there are no workers.
 
-    It stands in the statement of `num_workers=0`, or of the name given for it, or speaks of workers
+    It stands in the statement of `num_workers=0`, or of the name given for it, or is about workers
     there or right above.
     """
     given = loader.given("num_workers")

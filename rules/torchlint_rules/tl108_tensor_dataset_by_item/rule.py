@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Layout, Loader, Rule, Script, State
+from torchlint.api import Edits, Finding, Fix, Layout, Loader, Rule, Script, State, method_of
 from torchlint_rules.shared.grouping import joined, maker
 from torchlint_rules.tl108_tensor_dataset_by_item.batchsampler import whole_batches
 
@@ -18,9 +18,7 @@ _MODULE: Final = "torch.utils.data"
 class TensorDatasetByItem(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader that collates items which one indexing operation could return."""
-        if script.program.devices.framework != "none" or any(
-            True for _ in script.calls.of("opacus.PrivacyEngine")
-        ):
+        if script.program.devices.framework != "none":
             return
         yield from joined(self._of_loaders(script), ("loader", "loaders"))
 
@@ -30,7 +28,7 @@ class TensorDatasetByItem(Rule):
             tensors = script.loaders.batching.tensors(dataset) if dataset is not None else None
             if dataset is None or tensors is None or not _makes_batches(loader):
                 continue
-            if loader.takes_one_batch or _is_asked(script, loader):
+            if loader.takes_one_batch or _is_asked(script, loader) or _samples_itself(loader):
                 continue
             message = (
                 f"{loader.label} collates every batch item by item, but "
@@ -55,6 +53,11 @@ def _makes_batches(loader: Loader) -> bool:
         loader.argument(name).state is not State.UNKNOWN
         for name in ("shuffle", "sampler", "drop_last")
     )
+
+
+def _samples_itself(loader: Loader) -> bool:
+    """Return whether Opacus draws the batches of a loader, item by item."""
+    return any(method_of(call).startswith("make_private") for call in loader.receivers)
 
 
 def _is_asked(script: Script, loader: Loader) -> bool:

@@ -36,6 +36,7 @@ _LAYERS: Final = frozenset(
 )
 _WHOLE: Final = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
 _CELLS: Final = {f"{name}Cell": name for name in _WHOLE}
+_RECURRENT: Final = frozenset({*_WHOLE, *_CELLS})
 _PIECES: Final = ("split", "chunk", "unbind")
 _SHORT: Final = 16
 _BECAUSE: Final = "adds up in another order"
@@ -46,7 +47,7 @@ class PythonLoopOverTensor(Rule):
         """Flag every loop and every built-in that iterates over a tensor."""
         for call in script.calls.of(*_REDUCTIONS):
             yield from self._of_builtin(script, call.node)
-        recurrent = script.tree.mentions("RNN", "LSTM", "GRU")
+        recurrent = not _RECURRENT.isdisjoint(script.calls.called)
         filled: cst.For | None = None
         for loop in script.tree.all(cst.For):
             finding = self._of_line(script, loop)
@@ -222,7 +223,7 @@ class PythonLoopOverTensor(Rule):
         for call in calls:
             layer = script.values.value_of(call.func).node if len(call.args) == 2 else None
             name = script.name(layer.func) if isinstance(layer, cst.Call) else None
-            if name in (*_WHOLE, *_CELLS) and _steps_through(script, loop, call):
+            if name in _RECURRENT and _steps_through(script, loop, call):
                 short = f"nn.{_CELLS.get(name, name).rpartition('.')[2]}"
                 named = script.code(call.func)
                 how = f"`{short}` takes" if name in _CELLS else f"`{named}` can take"

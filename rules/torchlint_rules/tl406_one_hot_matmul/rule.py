@@ -153,7 +153,7 @@ def _fix(script: Script, product: Product) -> Fix | None:
         text = f" {text}"
     edits = (*edits, *script.edits.replace(product.node, text))
     title = "Look the rows up"
-    if script.tree.mentions("autocast"):
+    if script.values.autocasting.may_be_on(product.node):
         return Fix.unsafe(title, edits, because=_AUTOCAST)
     return Fix.close(title, edits, because=_ORDER)
 

@@ -16,7 +16,6 @@ from torchlint_rules.tl509_python_optimizer_step.movingaverages import (
 )
 from torchlint_rules.tl509_python_optimizer_step.weightdecay import can_decay
 
-_OPTIMIZERS: Final = re.compile(r"torch\.optim\.[A-Z]\w*")
 _ITERATED: Final = frozenset("parameters named_parameters".split())
 _UPDATING: Final = frozenset("add_ sub_ copy_ addcdiv_".split())
 _SQUARES: Final = re.compile(r"\.pow\(2(?:\.0)?\)|\*\* ?2\b|\.square\(\)|torch\.square\(")
@@ -49,28 +48,24 @@ class PythonOptimizerStep(Rule):
                     yield self._penalty(script, holder)
 
     def _one_by_one(self, script: Script) -> Iterator[Finding]:
-        for call in script.tree.all(cst.Call) if script.tree.mentions("foreach") else ():
-            if not any(
-                arg.keyword is not None and arg.keyword.value == "foreach" for arg in call.args
+        for site in script.optimizers:
+            given = site.given("foreach")
+            if (
+                given is None
+                or script.code(given.value) != "False"
+                or site.given("fused") is not None
             ):
                 continue
-            site = script.calls.at(call)
-            given = site.given("foreach")
-            if given is None or not _OPTIMIZERS.fullmatch(site.name or ""):
-                continue
-            if script.code(given.value) != "False" or site.given("fused") is not None:
-                continue
             if script.program.devices.can_use_accelerator:
-                label = script.optimizers.label(call)
                 message = (
-                    f"`foreach=False` makes {label} step parameter by parameter on the GPU too: "
-                    "drop it, unless the memory of one more copy of the parameters is missing"
+                    f"`foreach=False` makes {site.label} step parameter by parameter on the GPU "
+                    "too: drop it, unless the memory of one more copy of the parameters is missing"
                 )
-                edits = script.edits.without_argument(call, given)
+                edits = script.edits.without_argument(site.node, given)
                 because = "kernels over several tensors round differently"
                 fix = Fix.close("Drop `foreach=False`", edits, because=because)
                 fixed = fix if script.program.devices.framework == "none" else None
-                yield Finding(self.code, script.span(call), message, fixed)
+                yield Finding(self.code, script.span(site.node), message, fixed)
 
     def _averages_in_parts(self, script: Script, loop: cst.For) -> Iterator[Finding]:
         names = frozenset(name.value for name in script.tree.within(loop.target, cst.Name))
@@ -99,7 +94,7 @@ class PythonOptimizerStep(Rule):
         if (
             script.program.devices.framework == "none"
             and not commented
-            and not script.once(_lerp_may_fail)
+            and not _lerp_may_fail(script, loop)
         ):
             edits = script.edits.replace(average.node, written)
             title = "Average in place with `lerp_`"
@@ -144,14 +139,16 @@ def _over_parameters(script: Script, node: cst.BaseExpression) -> bool:
     return method_of(node) in _ITERATED
 
 
+def _owners(script: Script, loop: cst.For) -> list[cst.BaseExpression]:
+    """Return the networks whose parameters a loop iterates over."""
+    iterated = script.values.value_of(loop.iter).node or loop.iter
+    found = (receiver_of(call, *_ITERATED) for call in script.tree.within(iterated, cst.Call))
+    return [owner for owner in found if owner is not None]
+
+
 def _is_made_here(script: Script, loop: cst.For) -> bool:
     """Return whether this file builds all networks whose parameters a loop iterates over."""
-    iterated = script.values.value_of(loop.iter).node or loop.iter
-    owners = [
-        owner
-        for call in script.tree.within(iterated, cst.Call)
-        if (owner := receiver_of(call, *_ITERATED)) is not None
-    ]
+    owners = _owners(script, loop)
     return bool(owners) and all(script.values.visibility.shows(owner) for owner in owners)
 
 
@@ -166,10 +163,12 @@ def _lines(script: Script, loop: cst.For) -> Iterator[cst.BaseSmallStatement]:
                 yield line
 
 
-def _lerp_may_fail(script: Script) -> bool:
-    """Return whether two tensors may share their storage, or differ in dtype."""
-    if next(script.calls.of_methods("half", "bfloat16"), None) is not None:
-        return True
+def _lerp_may_fail(script: Script, loop: cst.For) -> bool:
+    """Return whether two tensors of a loop may share their storage, or differ in dtype."""
+    owners = _owners(script, loop)
+    for site in script.calls.of_methods("half", "bfloat16"):
+        if not owners or any(script.modules.may_touch(site.receiver, owner) for owner in owners):
+            return True
     return any(_shares_storage(line) for line in script.tree.all(cst.Assign))
 
 

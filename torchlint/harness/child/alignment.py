@@ -23,7 +23,7 @@ from torch.nn.modules.module import (
 )
 
 from torchlint.harness.child.privates import LoaderIterator
-from torchlint.harness.child.probes import LOAD, SAVE, Numbers
+from torchlint.harness.child.probes import LOAD, SAVE, Nudged, Numbers
 from torchlint.harness.child.share import share_of
 from torchlint.harness.child.weights import distance
 from torchlint.harness.plan import Task
@@ -61,7 +61,7 @@ class Aligned(Numbers):
     def __init__(self, task: Task, finish: Callable[[], None]) -> None:
         super().__init__(task, finish)
         self._folder = Path(task.recording)
-        self._replays = task.mode == "replay"
+        self._replays = task.mode != "record"
         self._networks: list[dict[str, torch.Tensor]] = []
         self._known: dict[int, torch.Tensor] = {}
         self._batches = _Batches(self._folder, self._replays)
@@ -198,6 +198,10 @@ class Aligned(Numbers):
             _copies({name: it for name, it in network.items() if isinstance(it, Parameter)})
             for network in self._networks
         ]
+
+
+class NudgedReplay(Nudged, Aligned):
+    """Replays, and rounds otherwise, which shows how far rounding alone leads."""
 
 
 class _Batches:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 
-from torchlint.harness.child.alignment import Aligned
+from torchlint.harness.child.alignment import Aligned, NudgedReplay
 from torchlint.harness.child.overlay import after_import
 from torchlint.harness.child.pacer import Pacer
 from torchlint.harness.child.privates import leave_uncompiled
@@ -28,6 +28,7 @@ _PROBES: Final[dict[Mode, type[Probe]]] = {
     "syncs": Syncs,
     "record": Aligned,
     "replay": Aligned,
+    "nudged-replay": NudgedReplay,
     "pace": Pacer,
     "profile": Profiled,
 }

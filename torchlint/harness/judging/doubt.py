@@ -210,6 +210,12 @@ TIMED_ONCE: Final = Doubt(
     "timed-once", f"each version was timed once, so machine noise is unknown; to decide, {_LONGER}"
 )
 """Each side was timed once, which does not show the machine's noise."""
+ROUNDED_AWAY: Final = Doubt(
+    "rounded-away",
+    "one rounding leads the original's losses too far to compare others with them; a lower "
+    "learning rate, or a warm-up of it, lets them be compared",
+)
+"""Rounding alone changes the losses of the original at once."""
 NOTHING_TO_COMPARE: Final = Doubt(
     "nothing-to-compare",
     "the script has no losses, and two runs of the original print different output; "

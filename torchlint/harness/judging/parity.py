@@ -8,15 +8,17 @@ from typing import Final
 
 from torchlint.finding import Safety
 from torchlint.harness.judging.curves import SEEDS
-from torchlint.harness.judging.doubt import Doubt
+from torchlint.harness.judging.doubt import ROUNDED_AWAY, Doubt
 from torchlint.harness.judging.promise import (
     Comparison,
     compare,
     compare_aligned,
+    compare_led,
     compare_nudged,
     compare_output,
     compare_repeated,
     compare_seeds,
+    starts_alike,
 )
 from torchlint.harness.plan import ORIGINAL, Mode, Variant
 from torchlint.harness.trace import Trace
@@ -29,6 +31,7 @@ _CONFIRMED: Final = 3
 _STRAYING: Final = 5
 """Runs of the original that show how far it strays, where they are not."""
 
+_LED: Final = "one rounding leads the fixed script as far as it lies from the original"
 _SHARES: Final = "batch norm sees only the share of a batch that each process gets"
 
 Fits = Callable[[int], bool]
@@ -95,19 +98,30 @@ class Parity:
             return comparison
         if not self._fits(1 if self._aligned else 3):
             return _open(comparison, "the runs draw different random numbers")
-        aligned = self._aligned_comparison(variant)
-        if isinstance(aligned, str):
-            return self._last(variant, comparison, aligned)
+        replayed = self._replayed(variant)
+        if isinstance(replayed, str):
+            return self._last(variant, comparison, replayed)
+        aligned, replay = replayed
         shared = fixed.joined and not self._first.joined and self._first.batch_norm
         if aligned.kept is False and shared:
             return self._last(variant, aligned, _SHARES)
-        return aligned
+        return self._as_led(variant, replay, aligned) if aligned.kept is False else aligned
+
+    def _as_led(self, variant: Variant, replay: Trace, aligned: Comparison) -> Comparison:
+        """Compare with what roundings lead the fixed script to; `aligned` says that it differs."""
+        if self._aligned is None or not starts_alike(self._aligned[0], replay):
+            return aligned
+        if not self._fits(1):
+            return _open(aligned, "they are not close to the original's")
+        nudged = self._start(variant, "nudged-replay", 0)
+        return compare_led(self._aligned[0], replay, nudged) or self._last(variant, aligned, _LED)
 
     def _as_rounded(self, fixed: Trace, plain: Comparison) -> Comparison:
         """Compare with what roundings lead to; `plain` says that the numbers are not close."""
         if self._nudged is None and not self._fits(1):
             return _open(plain, "they are not close to the original's")
-        return compare_nudged(self._first, self.nudged, fixed) or plain
+        found = compare_nudged(self._first, self.nudged, fixed)
+        return found or replace(plain, word="not-compared", kept=None, doubt=ROUNDED_AWAY)
 
     def _repeated(self, variant: Variant, fixed: Trace, plain: Comparison) -> Comparison:
         """Run both once more before an exact fix counts as wrong, and more often if they stray."""
@@ -129,8 +143,11 @@ class Parity:
             return compare_output(self._first, again, fixed)
         return compare(self._first, again, fixed, safety)
 
-    def _aligned_comparison(self, variant: Variant) -> Comparison | str:
-        """Compare both on the original's weights, the same batches and the same seeds."""
+    def _replayed(self, variant: Variant) -> tuple[Comparison, Trace] | str:
+        """Compare both on the original's weights, the same batches and the same seeds.
+
+        It returns the fixed run as well, or why they cannot be compared so.
+        """
         if self._aligned is None:
             record = self._start(self._original, "record", 0)
             fits = not record.misaligned and record.ending != "failed"
@@ -139,7 +156,9 @@ class Parity:
         unfit = compare_aligned(record, again, again, variant.safety)
         if isinstance(unfit, str):
             return unfit
-        return compare_aligned(record, again, self._start(variant, "replay", 0), variant.safety)
+        replay = self._start(variant, "replay", 0)
+        found = compare_aligned(record, again, replay, variant.safety)
+        return found if isinstance(found, str) else (found, replay)
 
     def _last(self, variant: Variant, comparison: Comparison, why: str) -> Comparison:
         """Run both with several seeds, which can only judge fixes that promise no numbers."""

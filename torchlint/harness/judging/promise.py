@@ -16,12 +16,13 @@ from torchlint.harness.trace import Trace
 
 Word = Literal["equal", "close", "different", "not-compared"]
 
-Method = Literal["as-is", "nudged", "repeated", "aligned", "seeds", "output", "ranks"]
+Method = Literal["as-is", "nudged", "repeated", "aligned", "led", "seeds", "output", "ranks"]
 """How numbers were compared.
 
 `as-is`: plain runs. `nudged`: against the drift that rounding alone causes. `repeated`: against
 how far several runs of the original lie apart. `aligned`: both on the
-weights, batches and seeds of the original. `seeds`: loss curves over several seeds. `output`: what
+weights, batches and seeds of the original. `led`: so, and against the drift that rounding alone
+causes. `seeds`: loss curves over several seeds. `output`: what
 was printed. `ranks`: the processes of the fixed script with each other.
 """
 
@@ -81,9 +82,10 @@ class Comparison:
         """The tolerance that was applied, in words."""
         if self.method == "seeds":
             return "mean losses within a tenth of their total decrease, seed variation included"
-        if self.method == "nudged":
+        if self.method in ("nudged", "led"):
             times, rounding = _farther(self.precision), _rounding(self.precision)
-            return f"within {times} times the drift of the original under {rounding}"
+            whose = "the original" if self.method == "nudged" else "the fixed script"
+            return f"within {times} times the drift of {whose} under {rounding}"
         if self.method == "repeated" and self.word != "equal":
             return f"within {FARTHER} times the distance between runs of the original"
         if self.method == "aligned" and self.word != "equal":
@@ -186,11 +188,26 @@ def _within(
     None where they stray too far to tell. A single loss may be off by one `rounding` however
     near the others came to it, which is chance.
     """
-    moved_to, count = fixed.parameters, len(original.losses)
-    led_to = [stray.parameters for stray in strays]
-    if moved_to is None or None in led_to or any(len(it.losses) != count for it in strays):
+    moved_to, led_to = fixed.parameters, [stray.parameters for stray in strays]
+    if moved_to is None or None in led_to:
         return None
-    reach, told, kept = 0.0, False, len(fixed.losses) == count and moved_to.shapes
+    kept = _losses_within(original, strays, fixed, farther, rounding)
+    apart = max(it.distance for it in led_to if it is not None)
+    near = moved_to.shapes and moved_to.distance <= max(APART, farther * apart)
+    return kept and near
+
+
+def _losses_within(
+    original: Trace, strays: Sequence[Trace], fixed: Trace, farther: int, rounding: float
+) -> bool | None:
+    """Return whether losses stay near the original's, None where strays are soon too far off.
+
+    Losses that differ by more before the first step are no drift.
+    """
+    count = len(original.losses)
+    if any(len(it.losses) != count for it in strays):
+        return None
+    reach, told, kept = 0.0, False, len(fixed.losses) == count
     for at, (before, after, step) in enumerate(
         zip(original.losses, fixed.losses, original.loss_steps, strict=False)
     ):
@@ -200,10 +217,7 @@ def _within(
         told = told or step > 0
         least = max(rounding, RTOL * (1 if step < EARLY else GROWTH))
         kept = kept and _apart(before, after) <= max(reach, least)
-    if not told:
-        return None
-    apart = max(it.distance for it in led_to if it is not None)
-    return kept and moved_to.distance <= max(APART, farther * apart)
+    return kept if told or not kept else None
 
 
 def _farther(precision: str) -> int:
@@ -264,6 +278,23 @@ def compare_aligned(
         _first_difference(original, fixed),
         method="aligned",
     )
+
+
+def starts_alike(original: Trace, fixed: Trace) -> bool:
+    """Return whether aligned runs are so near at first that rounding may lead them apart."""
+    coarse = _first_distance(original, fixed) > RTOL
+    return _updates(fixed) <= (COARSE_DRIFT if coarse else DRIFT)
+
+
+def compare_led(original: Trace, fixed: Trace, nudged: Trace) -> Comparison | None:
+    """Compare aligned runs with the drift of the nudged fixed run; None where it is too far.
+
+    The fixed run is nudged, since a fix may lower the precision.
+    """
+    precision = nudged.precision
+    rounding = ROUNDINGS.get(precision, RTOL)
+    kept = _losses_within(fixed, [nudged], original, _farther(precision), rounding)
+    return None if kept is None else _drifted(original, fixed, kept, "led", precision)
 
 
 def compare_seeds(original: Sequence[Trace], fixed: Sequence[Trace]) -> Comparison:

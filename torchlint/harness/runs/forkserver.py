@@ -104,8 +104,8 @@ class ForkServer:
 def serve(inherited: int, modules: Sequence[str]) -> None:
     """Import the modules, then fork a run for each request, until there are no more.
 
-    Runs get the file `inherited` as their standard input. A process with several threads cannot
-    be forked safely and serves nothing.
+    Runs get the file `inherited` as their standard input. A process that has several threads or
+    has started a device cannot be forked safely and serves nothing.
     """
     end_with_parent()
     requests, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
@@ -114,12 +114,18 @@ def serve(inherited: int, modules: Sequence[str]) -> None:
     os.dup2(2, 1)
     for module in modules:
         importlib.import_module(module)
-    if threading.active_count() > 1:
+    if threading.active_count() > 1 or _has_started_device():
         return
     gc.collect()
     gc.freeze()
     for line in requests:
         _serve_one(json.loads(line), answers)
+
+
+def _has_started_device() -> bool:
+    """Return whether an import has started CUDA, which no fork of the process could use."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_initialized()
 
 
 def _serve_one(request: dict[str, Any], answers: int) -> None:

@@ -127,13 +127,13 @@ class Runner:
         self._runs += 1
         watched = mode == "numbers" and not shift
         wanted = changes(self.original, variant) if watched else []
-        folder = Path(self._folder.name)
+        folder = self.folder / f"run-{self._runs}"
         warmup, steps = self._steps(mode, window)
         task = Task(
             script=str(self.script),
             args=self.plan.args,
             root=str(self.root),
-            folder=str(folder / f"run-{self._runs}"),
+            folder=str(folder),
             mode=mode,
             steps=steps,
             warmup=warmup,
@@ -144,7 +144,7 @@ class Runner:
             leader=self.leader,
             reference="" if shift or mode not in _COMPARED else str(self._reference),
             recording=str(self._recording),
-            profile=str(folder / f"profile-{self._runs}.json.gz"),
+            profile=str(folder / "profile.json.gz"),
             module=self.plan.module,
             shift=shift,
             lenient=self._lenient,
@@ -187,7 +187,7 @@ class Runner:
         warmup, steps = window or (self.plan.warmup, self.plan.steps)
         if self.compared and not window:
             warmup, steps = 0, min(warmup + steps, self.compared)
-        if mode in ("record", "replay"):
+        if mode in ("record", "replay", "nudged-replay"):
             return 0, min(warmup + steps, _ALIGNED_STEPS)
         return warmup, steps
 

@@ -15,6 +15,7 @@ from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.memo import AnswerIndex, Memo
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
+from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.syntax.section import Section
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.view import Symbol
@@ -351,10 +352,10 @@ class Functions:
                 yield cast("cst.Call", self.tree.parent(called))
         if name not in self._called:
             self._called[name] = AnswerIndex(
-                self._definitions, filter(self._run_by, self.mentions(name))
+                self._definitions, filter(self._run_through, self.mentions(name))
             )
         for mention in self._called[name].with_answer(function):
-            run = self._run_by(mention)
+            run = self._run_through(mention)
             if run is not None:
                 yield run
         if isinstance(owner, cst.ClassDef):
@@ -384,7 +385,7 @@ class Functions:
         near = self.tree.module_of(mention) is self.tree.module_of(owner)
         return near or self.definition(mention) is owner
 
-    def _run_by(self, mention: cst.CSTNode) -> cst.Call | None:
+    def _run_through(self, mention: cst.CSTNode) -> cst.Call | None:
         """Return the call that runs what a name refers to, or the `functools.partial` around it."""
         call = self.tree.parent(mention)
         if isinstance(call, cst.Call):
@@ -496,9 +497,7 @@ class Functions:
         key = (outer, depth)
         found = self._bodies.get(key)
         if found is None:
-            bodies: list[cst.CSTNode] = [outer]
-            seen: set[cst.CSTNode] = {outer}
-            edge: list[cst.CSTNode] = [outer]
+            bodies, edge, seen = [outer], [outer], {outer}
             for _ in range(depth):
                 edge = [body for node in edge for body in self._callees(node, seen)]
                 bodies += edge
@@ -550,19 +549,21 @@ class Functions:
     def callee(self, call: cst.Call) -> cst.FunctionDef | None:
         """Return the function of this file that a call runs: a function, method or `forward`."""
         func = call.func
-        if type(func) is cst.Name and func.value not in self._called_words:
-            return None
-        if type(func) is cst.Attribute and func.attr.value not in self._called_words:
+        word = word_of(call)
+        if word and word not in self._called_words:
             return None
         found = self.definition(func)
-        if type(found) is cst.FunctionDef:
-            return found
-        if type(found) is cst.ClassDef:
-            return self.method(found, "__init__")
-        owner = self.instance_of(func)
-        if owner is not None:
-            return self.method(owner, "forward") or self.method(owner, "__call__")
-        return None
+        return self.method(found, "__init__") if type(found) is cst.ClassDef else self.run_by(func)
+
+    def run_by(self, value: cst.BaseExpression) -> cst.FunctionDef | None:
+        """Return the function of this file that calling a value runs, itself or as an object."""
+        found = self.definition(value)
+        if found is not None:
+            return found if type(found) is cst.FunctionDef else None
+        owner = self.instance_of(value)
+        if owner is None:
+            return None
+        return self.method(owner, "forward") or self.method(owner, "__call__")
 
     def callees(self, call: cst.Call) -> tuple[cst.FunctionDef, ...]:
         """Return the functions that a call may run: several if only subclasses define a method."""

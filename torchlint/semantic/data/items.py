@@ -82,7 +82,7 @@ class Items(Analysis):
             for value in self.origins.of(given.value).values if given is not None else ():
                 if isinstance(value, cst.Lambda):
                     yield ItemCode(value, Per.BATCH, "the collate function", None)
-                function = self._callable(value)
+                function = self.functions.run_by(value)
                 if function is not None:
                     yield ItemCode(function, Per.BATCH, self._label(function), None)
         for function in self.tree.all(cst.FunctionDef):
@@ -97,14 +97,6 @@ class Items(Analysis):
         if owner is None or function.name.value.strip("_") in ("collate", "collate_fn"):
             return True
         return derived(self.functions.bases(owner)) is Kind.DATASET or bool(function.decorators)
-
-    def _callable(self, value: cst.BaseExpression) -> cst.FunctionDef | None:
-        """Return the function that calling an object, a partial or a name runs."""
-        found = self.functions.definition(value)
-        if isinstance(found, cst.FunctionDef):
-            return found
-        owner = self.functions.instance_of(value)
-        return self.functions.method(owner, "__call__") if owner is not None else None
 
     def _makes_functions(self, function: cst.FunctionDef) -> bool:
         return any(

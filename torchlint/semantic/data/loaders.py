@@ -11,11 +11,11 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.data.datasets import Datasets, Traits
-from torchlint.semantic.loops.loops import Loops, Role
+from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.memo import Memo
-from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.syntax.methods import receiver_of
+from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -63,6 +63,18 @@ class Loader(CallSite):
         given = self.given("dataset")
         return None if given is None else given.value
 
+    def possible(self, name: str) -> tuple[cst.BaseExpression, ...]:
+        """Return the expressions that an argument can be, also those of dictionaries behind `**`.
+
+        None of them says whether the argument is passed at all.
+        """
+        given = self.given(name)
+        if given is not None:
+            return self._loaders.origins.of(given.value).values
+        behind = [arg.value for arg in self.node.args if arg.star == "**"]
+        found = [self._loaders.origins.of(each, (name,)).values for each in behind]
+        return tuple(value for values in found for value in values)
+
     @property
     def traits(self) -> Traits:
         """The traits of the dataset, none if the call does not spell it out."""
@@ -98,6 +110,11 @@ class Loader(CallSite):
     def passes(self) -> list[cst.CSTNode]:
         """The loops, comprehensions, `iter` calls and `yield from` over the loader."""
         return self._loaders.passes(self.node)
+
+    @property
+    def training_loops(self) -> list[Loop]:
+        """The loops over the loader that train."""
+        return self._loaders.training_loops(self.node)
 
     @property
     def receivers(self) -> list[cst.Call]:
@@ -214,6 +231,11 @@ class Loaders(Analysis):
         """Return the loops, comprehensions, `iter` calls and `yield from` over a loader."""
         return self._collected().get(id(call), [])
 
+    def training_loops(self, call: cst.Call) -> list[Loop]:
+        """Return the loops over a loader that train."""
+        loops = [self.loops.loop(each) for each in self.passes(call) if isinstance(each, cst.For)]
+        return [loop for loop in loops if loop.role is Role.TRAIN_BATCH]
+
     def receivers(self, call: cst.Call) -> list[cst.Call]:
         """Return the calls of functions outside this file that receive a loader."""
         return self._takers.get(id(call), [])
@@ -282,7 +304,7 @@ class Loaders(Analysis):
                     found.append(node)
 
     def _out_of_sight(self, call: cst.Call) -> bool:
-        last = dotted(call.func).rpartition(".")[2]
+        last = word_of(call)
         if last in _KEEPING or not last[:1].islower():
             return False
         name = self.names.name(call.func) or ""

@@ -140,6 +140,13 @@ class Parts(Analysis):
         """Return the piece that each element drawn from a loader or a container is."""
         if self.kinds.kind(source) is Kind.LOADER:
             return self._handed_out(source, steps, place)
+        owner = self.functions.instance_of(source)
+        drawing = self.functions.method(owner, "__next__") if owner is not None else None
+        if drawing is not None:
+            return self._of_all(self.functions.returns(drawing), steps, depth)
+        passing = self.functions.method(owner, "__iter__") if owner is not None else None
+        if passing is not None:
+            return self._of_generator(passing, (None, *steps), depth)
         return self._follow(source, (None, *steps), depth)
 
     def _of_parameter(self, node: cst.Param, steps: Steps, depth: int) -> list[Part] | None:
@@ -268,20 +275,22 @@ class Parts(Analysis):
 
     def _of_next(self, node: cst.Call, steps: Steps, depth: int) -> list[Part] | None:
         source, path = self.iteration.source(node)
-        if isinstance(source, cst.Attribute):
-            source = self._only_source(source)
         if source is None or source is node:
             return None
-        return self._drawn(source, (*path, *steps), node, depth)
+        found: list[Part] = []
+        for each in self._iterated(source):
+            parts = self._drawn(each, (*path, *steps), node, depth)
+            if parts is None:
+                return None
+            found += parts
+        return found
 
-    def _only_source(self, iterator: cst.Attribute) -> cst.BaseExpression:
-        """Return what an attribute is always an iterator over: `self.batches = iter(loader)`."""
-        made = [each for each in self.origins.of(iterator).values if isinstance(each, cst.Call)]
-        found = [source for each in made if (source := self.iteration.source(each)[0]) is not None]
-        if not made or len(found) < len(made):
-            return iterator
-        same = all(dotted(each) == dotted(found[0]) != "" for each in found)
-        return found[0] if same else iterator
+    def _iterated(self, iterator: cst.BaseExpression) -> list[cst.BaseExpression]:
+        """Return what an attribute is an iterator over: `self.batches = iter(loader)`."""
+        made = self.origins.of(iterator).values if isinstance(iterator, cst.Attribute) else ()
+        drawn = [self.iteration.source(each)[0] for each in made if isinstance(each, cst.Call)]
+        found = [source for source in drawn if source is not None]
+        return found if found and len(found) == len(drawn) else [iterator]
 
     def _of_generator(
         self, function: cst.FunctionDef, steps: Steps, depth: int

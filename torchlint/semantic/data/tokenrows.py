@@ -36,7 +36,7 @@ class _Trace:
     seen: set[int] = field(default_factory=set)
     said: set[str] = field(default_factory=set)
     """The code of the datasets on the way."""
-    tokenized: bool = False
+    tokenised: bool = False
 
 
 class TokenRows(Analysis):
@@ -49,7 +49,7 @@ class TokenRows(Analysis):
     def are(self, node: cst.BaseExpression) -> bool:
         """Return whether reading an item of a dataset only reads numbers from a table."""
         trace = _Trace()
-        return self._are_loaded(node, trace) and trace.tokenized and not self._transformed(trace)
+        return self._are_loaded(node, trace) and trace.tokenised and not self._transformed(trace)
 
     def _are_loaded(self, node: cst.BaseExpression, trace: _Trace) -> bool:
         """Return whether the rows of a dataset come from tables."""
@@ -105,7 +105,7 @@ class TokenRows(Analysis):
         if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in _KEEPING:
             return False
         if call.func.attr.value == "map" and self._tokenises(call):
-            trace.tokenized = True
+            trace.tokenised = True
         return self._are_loaded(call.func.value, trace)
 
     def _parts(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:

@@ -66,6 +66,16 @@ class Autocasting(Analysis):
             return Casts((), complete=False)
         return Casts(tuple(call for each in around for call in each.calls), complete)
 
+    def may_be_on(self, node: cst.CSTNode) -> bool:
+        """Return whether some autocast may be in force at a node."""
+        casts = self.around(node)
+        if casts.calls or not casts.complete:
+            return True
+        return bool(self.functions.mentions("autocast")) and any(
+            isinstance(body, cst.FunctionDef) and not self.functions.callers(body)
+            for body in self.functions.run_with(node)
+        )
+
     def is_off(self, autocast: cst.Call) -> bool:
         """Return whether a call of `autocast` turns it off, or may do so in some run."""
         place = 0 if self.names.name(autocast.func) == _CUDA_ONLY else 2

@@ -81,7 +81,10 @@ class Moves:
         last = node.func if isinstance(node, cst.Call) else node
         if isinstance(last, cst.Attribute):
             last = last.attr
-        return isinstance(last, cst.Name) and _DEVICE_WORDS.fullmatch(last.value) is not None
+        word = self.values.key(last) if isinstance(last, cst.Subscript) else None
+        if isinstance(last, cst.Name):
+            word = last.value
+        return isinstance(word, str) and _DEVICE_WORDS.fullmatch(word) is not None
 
     # -- target device -------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -16,6 +15,7 @@ from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.freezing import Freeze, Freezing
 from torchlint.semantic.training.optimizers import Optimizers
+from torchlint.semantic.training.parameters import Parameters
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
@@ -29,14 +29,6 @@ _UNKNOWN: Final[Roots] = frozenset({None})
 _COPIES: Final = frozenset({"copy.deepcopy", "copy.copy"})
 _AVERAGES: Final = frozenset({"torch.optim.swa_utils.AveragedModel"})
 _OVERWRITES: Final = frozenset("copy_ mul_ lerp_ add_".split())
-_PRETRAINED: Final = re.compile(
-    r".*\.from_pretrained|torch\.hub\.load|clip\.load|open_clip\.create_model\w*"
-)
-_MODELS: Final = re.compile(r"torchvision\.models\.(?:\w+\.)*\w+|timm\.(?:models\.)?create_model")
-_LAYERS: Final = re.compile(
-    r"torch\.nn\.(?:Linear|Bilinear|(?:Lazy)?Conv\w+|Embedding|EmbeddingBag|LSTM|GRU|RNN|Parameter"
-    r"|MultiheadAttention|Transformer\w*)"
-)
 _TRAINS: Final = frozenset({
     "torch.autograd.grad", "torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_",
     "torch.func.functional_call",
@@ -85,6 +77,7 @@ class Networks(Analysis):
         self.origins = origins
         self.optimizers = optimizers
         self.freezing = freezing
+        self.parameters = Parameters(functions)
         trail = functions.names.trail
         self.roots = Memo["cst.BaseExpression", Roots](frozenset(), trail, self._roots).answer
         """Return what creates the network that an expression is."""
@@ -95,6 +88,20 @@ class Networks(Analysis):
     def same(self, one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
         """Return whether two expressions may be the same network, or one a part of the other."""
         return self._touch(self.roots(one), self.roots(other))
+
+    def may_touch(self, one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+        """Return whether two expressions may be one network or parts of it, for all that is known.
+
+        What is read from a network is a part of it.
+        """
+        left, right = self._known_roots(one), self._known_roots(other)
+        return None in left or None in right or self._touch(left, right)
+
+    def _known_roots(self, node: cst.BaseExpression) -> Roots:
+        found = self.roots(node)
+        if None in found and isinstance(node, (cst.Attribute, cst.Subscript)):
+            return self._known_roots(node.value)
+        return found
 
     def _roots(self, node: cst.BaseExpression) -> Roots:
         if isinstance(node, cst.Name):
@@ -265,14 +272,14 @@ class Networks(Analysis):
         overwritten = any(root in self._overwritten for root in roots)
         if not self._are_known and not overwritten and frozen is not True:
             return None
-        pretrained = all(map(self._is_pretrained, roots))
+        pretrained = all(map(self.parameters.is_pretrained, roots))
         copied = overwritten or all(map(self._is_copy, roots))
         return Unheld(
             copied,
             frozen,
             all(isinstance(root, cst.Call) for root in roots),
             pretrained,
-            copied or pretrained or all(map(self._has_layers, roots)),
+            copied or pretrained or all(map(self.parameters.are_seen, roots)),
         )
 
     def may_be_frozen(self, network: cst.BaseExpression) -> bool:
@@ -552,43 +559,6 @@ class Networks(Analysis):
             off = isinstance(given, cst.Name) and given.value == "False"
             if off and network is not None:
                 yield from self.roots(network)
-
-    # -- weights --------------------------------------------------------------
-
-    def _is_pretrained(self, root: Root) -> bool:
-        if not isinstance(root, cst.Call):
-            return False
-        name = self.names.name(root.func) or dotted(root.func)
-        if _PRETRAINED.fullmatch(name):
-            return True
-        return _MODELS.fullmatch(name) is not None and any(
-            arg.keyword is not None
-            and arg.keyword.value in ("pretrained", "weights")
-            and self.tree.code(arg.value) not in ("False", "None")
-            for arg in root.args
-        )
-
-    def _has_layers(self, root: Root) -> bool:
-        """Return whether a network is known to have parameters."""
-        if not isinstance(root, cst.Call):
-            return False
-        name = self.names.name(root.func) or ""
-        if _is_layer(name):
-            return True
-        if name == "torch.nn.Sequential":
-            inside = (each for each in self.tree.within(root, cst.Call) if each is not root)
-            return any(map(self._has_layers, inside))
-        owner = self.functions.instance_of(root)
-        return owner is not None and any(
-            _is_layer(self.names.name(made.func) or "")
-            for each in self.functions.lineage(owner)
-            for made in self.tree.within(each, cst.Call)
-        )
-
-
-def _is_layer(name: str) -> bool:
-    """Return whether a name is that of a layer with parameters, or of a library's network."""
-    return _LAYERS.fullmatch(name) is not None or _MODELS.fullmatch(name) is not None
 
 
 def _owner(freeze: Freeze) -> cst.BaseExpression:

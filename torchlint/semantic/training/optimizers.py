@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final
 
@@ -13,6 +13,8 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import receiver_of
+from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
@@ -20,7 +22,51 @@ from torchlint.semantic.values.origins import Origins
 _NAMED: Final = frozenset("optim optimizer optimiser optimizers opt optims".split())
 _SAVING: Final = frozenset("save saves checkpoint ckpt snapshot dump".split())
 _RESTORES: Final = re.compile(r"load|resum|restor", re.IGNORECASE)
+_OPTIMIZER: Final = re.compile(r"torch\.optim\.(?!lr_scheduler\.|swa_utils\.)(?:\w+\.)*[A-Z]\w*")
+_ADDING: Final = "add_param_group"
+_METHODS: Final = ("load_state_dict", "state_dict", "save_state", _ADDING)
 _RESTORING: Final = frozenset("load loads resume restore autoload autoresume".split())
+
+
+class Optimizer(CallSite):
+    """One call that creates one of torch's optimizers, as rules query it."""
+
+    def __init__(self, optimizers: Optimizers, node: cst.Call) -> None:
+        super().__init__(optimizers.origins.values, node)
+        self._optimizers = optimizers
+
+    @property
+    def label(self) -> str:
+        """The user's name for the optimizer."""
+        return label(self._optimizers.tree, self._optimizers.scopes, self.node, "optimizer")
+
+    @property
+    def tunes_tensors(self) -> bool:
+        """Whether it gets a few tensors by name, not the parts of a network."""
+        params = self.given("params", 0)
+        return params is not None and self._optimizers.are_tensors(params.value)
+
+    @property
+    def restores(self) -> list[cst.Call]:
+        """The calls that may load a saved state into it."""
+        return self._optimizers.acting_on(self.node, self._optimizers.restores)
+
+    @property
+    def saves(self) -> list[cst.Call]:
+        """The calls that may take its state, or pass it to a function that saves."""
+        return self._optimizers.acting_on(self.node, self._optimizers.saves)
+
+    @property
+    def gets_more_groups(self) -> bool:
+        """Whether the script may give it parameters later."""
+        added = map(self._optimizers.tree.parent, self._optimizers.functions.attributes(_ADDING))
+        calls = [each for each in added if isinstance(each, cst.Call)]
+        return bool(self._optimizers.acting_on(self.node, calls))
+
+    @property
+    def is_stepped_unseen(self) -> bool:
+        """Whether code that this file does not show uses it."""
+        return self._optimizers.hidden(self.node)
 
 
 class Optimizers(Analysis):
@@ -32,15 +78,31 @@ class Optimizers(Analysis):
         self.origins = origins
         self.loops = loops
 
-    def label(self, call: cst.Call) -> str:
-        """Return the user's name for the optimizer that a call creates."""
-        return label(self.tree, self.scopes, call, "optimizer")
+    def __iter__(self) -> Iterator[Optimizer]:
+        """Yield the optimizers of torch that the file makes, in source order."""
+        return iter(self._all)
 
-    def tunes_tensors(self, call: cst.Call) -> bool:
-        """Return whether an optimizer gets a few tensors by name, not the parts of a network."""
-        given = next((arg for arg in call.args if arg.keyword is None and not arg.star), None)
-        given = next((arg for arg in call.args if _keyword(arg) == "params"), given)
-        value = given.value if given is not None else None
+    @cached_property
+    def _all(self) -> tuple[Optimizer, ...]:
+        return tuple(
+            Optimizer(self, call)
+            for call in self.tree.all(cst.Call)
+            if _OPTIMIZER.fullmatch(self.names.name(call.func) or "")
+        )
+
+    def acting_on(self, made: cst.Call, calls: Iterable[cst.Call]) -> list[cst.Call]:
+        """Return the calls among some that may act on the optimizer that a call makes."""
+        return [call for call in calls if self._may_act_on(made, call)]
+
+    def _may_act_on(self, made: cst.Call, call: cst.Call) -> bool:
+        """Return whether a call is a method of an optimizer, or a function that gets it."""
+        owner = receiver_of(call, *_METHODS)
+        subjects = [arg.value for arg in call.args if self.kinds.kind(arg.value) is Kind.OPTIMIZER]
+        known = map(self.made_by, subjects if owner is None else [owner])
+        return any(each is None or made in each for each in known)
+
+    def are_tensors(self, value: cst.BaseExpression) -> bool:
+        """Return whether parameters are a list of tensors by name."""
         if not isinstance(value, (cst.List, cst.Tuple)) or not value.elements:
             return False
         return all(
@@ -164,7 +226,3 @@ class Optimizers(Analysis):
 
     def _names(self, value: cst.BaseExpression) -> Iterator[cst.Name]:
         yield from self.tree.within(value, cst.Name)
-
-
-def _keyword(arg: cst.Arg) -> str:
-    return arg.keyword.value if arg.keyword is not None else ""

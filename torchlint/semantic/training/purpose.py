@@ -9,13 +9,15 @@ import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.calls.functions import Analysis, Definition, Functions
-from torchlint.semantic.loops.guard import Guard
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
+from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.kinds import Kinds
 
+_RUNNERS: Final = ("pytest", "unittest")
+_DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
 _TRAINING: Final = frozenset(
     (
         "backward manual_backward fit fit_one_cycle train train_step training_step "
@@ -32,11 +34,11 @@ _LOOKING: Final = frozenset("builtins.getattr builtins.globals builtins.eval".sp
 class Purpose(Analysis):
     """Tells training programs from scripts that apply networks or make data once."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, guard: Guard) -> None:
+    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops) -> None:
         super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
-        self.guard = guard
+        self._tests = Memo(True, self.names.trail, self._is_test)
 
     def is_one_off(self, span: Span) -> bool:
         """Return whether code runs in a script that is started to do something other than train.
@@ -65,11 +67,16 @@ class Purpose(Analysis):
         )
 
     def _is_left_out(self, definition: Definition) -> bool:
-        """Return whether nothing in view spells the name of a definition, and nothing else may."""
+        """Return whether nothing in view spells the name of a definition, and nothing else may.
+
+        The classes of a module that starts nothing are for its users.
+        """
         name = definition.name.value
         if definition.decorators or self.functions.called_unseen(definition):
             return False
         owner = self.scopes.class_of(definition)
+        if not self._is_started and (owner is not None or isinstance(definition, cst.ClassDef)):
+            return False
         if isinstance(definition, cst.FunctionDef) and owner is not None:
             if name.startswith("__") or name in _HOOKS or not self._is_closed(owner):
                 return False
@@ -96,6 +103,31 @@ class Purpose(Analysis):
             and not any(isinstance(arg.value, cst.SimpleString) for arg in call.args)
             for call in self.tree.all(cst.Call)
         )
+
+    def is_test(self, node: cst.CSTNode) -> bool:
+        """Return whether code stands in a test, or in a function that only tests call."""
+        return self._tests.answer(node)
+
+    def _is_test(self, node: cst.CSTNode) -> bool:
+        around = [each for each in self.tree.ancestors(node) if isinstance(each, _DEFINITIONS)]
+        if any(map(self._is_named_test, around)):
+            return True
+        function = self.scopes.function(node)
+        if function is None:
+            return False
+        callers = self.functions.callers(function)
+        return all(map(self.is_test, callers)) if callers else self.functions.imports(*_RUNNERS)
+
+    def _is_named_test(self, outer: cst.FunctionDef | cst.ClassDef) -> bool:
+        """Return whether a test runner finds a definition: by its name, base or decorator."""
+        marks = [mark.decorator for mark in outer.decorators]
+        names = [each.func if isinstance(each, cst.Call) else each for each in marks]
+        if any((self.names.name(each) or "").startswith("pytest.") for each in names):
+            return True
+        if isinstance(outer, cst.FunctionDef):
+            return outer.name.value.startswith("test_")
+        bases = self.functions.bases(outer)
+        return any(base.startswith("unittest.") or base.endswith("TestCase") for base in bases)
 
     def is_evaluated_once(self, span: Span) -> bool:
         """Return whether code runs in an evaluation that no loop repeats: after the training."""
@@ -126,15 +158,21 @@ class Purpose(Analysis):
     @cached_property
     def _is_started(self) -> bool:
         """Whether the file has a main guard, or loops when it is imported."""
-        if any(isinstance(line, cst.If) and self._is_guard(line) for line in self.tree.module.body):
-            return True
         return any(
-            self.tree.is_own(loop.node) and self.guard.at_import(loop.node)
-            for loop in self.loops.all()
+            isinstance(line, (cst.For, cst.While))
+            or (isinstance(line, cst.If) and "__name__" in self.tree.code(line.test))
+            or self._calls_loop(line)
+            for line in self.tree.module.body
         )
 
-    def _is_guard(self, line: cst.If) -> bool:
-        return "__name__" in self.tree.code(line.test)
+    def _calls_loop(self, line: cst.CSTNode) -> bool:
+        """Return whether a line only calls a function of the file that loops."""
+        small = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+        call = small.value if isinstance(small, cst.Expr) else None
+        callee = self.functions.callee(call) if isinstance(call, cst.Call) else None
+        if callee is None or not self.tree.is_own(callee):
+            return False
+        return any(self.tree.inside(loop.node, callee) for loop in self.loops.all())
 
     @cached_property
     def _applies(self) -> bool:

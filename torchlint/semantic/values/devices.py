@@ -55,7 +55,9 @@ _HELPERS: Final = re.compile(
     r"deepspeed\.ops(?:\.\w+)*"
 )
 """What frameworks offer to loops that they do not own."""
-_TRAINERS: Final = re.compile(r"transformers\.(?:\w*Trainer|TrainingArguments)")
+_TRAINERS: Final = re.compile(r"transformers\.\w*Trainer")
+_ARGUMENTS: Final = "transformers.TrainingArguments"
+"""A class that holds options for hand-written loops, too."""
 
 
 class Devices(Analysis):
@@ -153,9 +155,7 @@ class Devices(Analysis):
             return False
         if _holds_devices(node.value):
             return True
-        key = node.slice[0].slice
-        text = key.value if isinstance(key, cst.Index) else None
-        word = self.values.value_of(text).literal if text is not None else None
+        word = self.values.key(node)
         return isinstance(word, str) and conventional(word.lower()) is Kind.DEVICE
 
     def _named_device(self, node: cst.Name | cst.Attribute) -> bool:
@@ -251,7 +251,8 @@ class Devices(Analysis):
             found = _FRAMEWORKS.get(module.partition(".")[0])
             if found is not None:
                 return found
-            if _TRAINERS.fullmatch(module):
+            by_hand = module == _ARGUMENTS and self.functions.attributes("backward")
+            if _TRAINERS.fullmatch(module) or (module == _ARGUMENTS and not by_hand):
                 return "transformers"
         return "none"
 

@@ -34,11 +34,11 @@ class Origin(NamedTuple):
 
 
 class _Addition(NamedTuple):
-    """A value added to a container: at an index, at its end, or item by item."""
+    """A value added to a container: at an index or a key, at its end, or item by item."""
 
     container: cst.BaseExpression
     value: cst.BaseExpression
-    place: cst.Subscript | None = None
+    place: cst.Subscript | str | None = None
     extends: bool = False
 
 
@@ -166,8 +166,8 @@ class Origins(Analysis):
         for each in self._additions.get(dotted(node), ()) if steps else ():
             if not self._is_same(each.container, node):
                 continue
-            if each.place is None:
-                self._follow(each.value, steps if each.extends else steps[1:], search)
+            if each.extends:
+                self._follow(each.value, steps, search)
             elif _fits(self._step(each.place), steps[0]):
                 self._follow(each.value, steps[1:], search)
 
@@ -189,9 +189,15 @@ class Origins(Analysis):
     def _adding_calls(self) -> Iterator[_Addition]:
         for call in self.tree.all(cst.Call):
             func = call.func
-            if isinstance(func, cst.Attribute) and func.attr.value in _ADDING and call.args:
+            if not isinstance(func, cst.Attribute) or not call.args:
+                continue
+            if func.attr.value in _ADDING:
                 extends = func.attr.value == "extend"
                 yield _Addition(func.value, call.args[-1].value, extends=extends)
+            elif func.attr.value == "update":
+                for arg in call.args:
+                    key = None if arg.keyword is None else arg.keyword.value
+                    yield _Addition(func.value, arg.value, key, extends=key is None)
 
     def _is_same(self, other: cst.BaseExpression, node: cst.Name | cst.Attribute) -> bool:
         """Return whether two expressions with one path refer to the same variable."""
@@ -203,12 +209,8 @@ class Origins(Analysis):
 
     # -- containers -----------------------------------------------------------
 
-    def _step(self, node: cst.Subscript) -> int | str | None:
-        index = node.slice[0].slice
-        if len(node.slice) != 1 or not isinstance(index, cst.Index):
-            return None
-        literal = self.values.value_of(index.value).literal
-        return literal if type(literal) in (int, str) else None
+    def _step(self, node: cst.Subscript | str | None) -> int | str | None:
+        return self.values.key(node) if isinstance(node, cst.Subscript) else node
 
     def _follow_item(self, node: cst.Subscript, steps: Steps, search: _Search) -> None:
         if isinstance(node.slice[0].slice, cst.Slice):

@@ -113,6 +113,14 @@ class Values(Analysis):
             return self._item(node)
         return Value(State.KNOWN, node)
 
+    def key(self, node: cst.Subscript) -> int | str | None:
+        """Return the index or the key of an item, None if it is not known."""
+        index = node.slice[0].slice
+        if len(node.slice) != 1 or not isinstance(index, cst.Index):
+            return None
+        literal = self.value_of(index.value).literal
+        return literal if type(literal) in (int, str) else None
+
     def _option(self, node: cst.Attribute) -> Value:
         """Return an option of a configuration that nothing in view changes: `cfg.trainer.steps`."""
         root: cst.BaseExpression = node
@@ -128,9 +136,8 @@ class Values(Analysis):
 
     def _item(self, node: cst.Subscript) -> Value:
         """Return an entry that a dictionary always has: nothing in view changes it."""
-        index = node.slice[0].slice
-        key = self.value_of(index.value).literal if isinstance(index, cst.Index) else None
-        if not isinstance(key, str) or len(node.slice) > 1:
+        key = self.key(node)
+        if not isinstance(key, str):
             return _DECIDED
         found = self.entry(node.value, key)
         if found.state is not State.KNOWN or self._is_changed(dotted(node.value), key):

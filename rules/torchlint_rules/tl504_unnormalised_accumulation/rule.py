@@ -20,7 +20,7 @@ from torchlint.api import (
     receiver_of,
 )
 from torchlint_rules.shared.accumulators import Divided, divided_twice
-from torchlint_rules.tl504_unnormalized_accumulation.lossdivision import is_averaged
+from torchlint_rules.tl504_unnormalised_accumulation.lossdivision import is_averaged
 
 _PARTS: Final = re.compile(r"accum|micro", re.IGNORECASE)
 _TITLE: Final = "Divide the loss by `{}`"
@@ -28,7 +28,7 @@ _BECAUSE: Final = "gradients, and with them the effective learning rate, become 
 _TAIL: Final = ", and what an epoch leaves over is stepped with at its end"
 
 
-class UnnormalizedAccumulation(Rule):
+class UnnormalisedAccumulation(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every accumulation window whose losses are not divided."""
         for window in script.loops.gradient_accumulations.all():

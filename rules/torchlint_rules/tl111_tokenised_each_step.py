@@ -1,4 +1,4 @@
-"""TL111: the same text is tokenized in every step, in the process that trains."""
+"""TL111: the same text is tokenised in every step, in the process that trains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GENERATES: Final = frozenset("generate sample rollout".split())
 _CURE: Final = "tokenize the texts once, before the training, and only pad each batch"
 
 
-class TokenizedEachStep(Rule):
+class TokenisedEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tokenizer that training waits for in each step."""
         for call in script.tree.all(cst.Call):
@@ -107,10 +107,8 @@ def _collates(script: Script, function: cst.FunctionDef) -> bool:
     loaders = [
         loader
         for loader in script.loaders
-        if (given := loader.given("collate_fn")) is not None
-        and any(
-            script.functions.definition(value) is function
-            for value in script.values.origins.of(given.value).values
+        if any(
+            script.functions.run_by(value) is function for value in loader.possible("collate_fn")
         )
     ]
     return bool(loaders) and all(loader.has_no_workers for loader in loaders)
