@@ -21,6 +21,7 @@ from torchlint.api import (
     method_of,
     word_of,
 )
+from torchlint_rules.shared.loglines import log_lines
 
 _BARRIERS: Final = ("torch.distributed.barrier", "torch.distributed.monitored_barrier")
 _COLLECTIVES: Final = tuple(
@@ -86,7 +87,9 @@ class CollectiveEveryStep(Rule):
             if loop is None or not call.args or not _is_hot(script, call):
                 continue
             measured = _measured(script, call)
-            if measured is not None and not _is_trained_with(script, call, measured):
+            if measured is None or _is_logged(script, call, measured):
+                continue
+            if not _is_trained_with(script, call, measured):
                 found.setdefault(loop.node, []).append((call, measured))
         for calls in found.values():
             (call, measured), *others = sorted(calls, key=lambda each: script.tree.order(each[0]))
@@ -130,6 +133,24 @@ def _of_number(script: Script, call: cst.Call, measured: cst.Name) -> str:
         f"`{script.code(call.func)}` sends `{measured.value}` through all processes in every "
         "batch, and nothing is trained with it: add it up in each process and reduce it once per "
         "epoch, or where it is printed"
+    )
+
+
+def _is_logged(script: Script, call: cst.Call, measured: cst.Name) -> bool:
+    """Return whether a line of each pass logs what a collective gives: that is the finding."""
+    if not script.program.devices.can_use_accelerator:
+        return False
+    loop, line = script.loops.batch_loop(call), script.tree.statement(call)
+    bound = {
+        name.value
+        for target in script.tree.within(line, cst.AssignTarget)
+        for name in script.tree.within(target, cst.Name)
+    }
+    return any(
+        name.value in bound | {measured.value}
+        for each in script.once(log_lines)
+        if loop is not None and each.loop.node is loop.node
+        for name in script.tree.within(each.shown.place, cst.Name)
     )
 
 

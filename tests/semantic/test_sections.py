@@ -55,6 +55,10 @@ def test_names_found_at_run_time_keep_a_file_together() -> None:
     assert len(_sections("def f(): pass\ndef g(): return globals()['f']\n")) == 1
 
 
+def test_names_of_a_function_keep_nothing_together() -> None:
+    assert len(_sections("def f(): pass\ndef g(): return 'x' in locals()\n")) == 2
+
+
 def test_an_unused_import_belongs_to_what_runs() -> None:
     script = Script.parse(Source("a.py", "import apex\nimport re\nx = 1\ndef f(): return re\n"))
     assert [each.functions.imported for each in sections(script)] == [("apex",), ("re",)]

@@ -17,6 +17,8 @@ from torchlint.semantic.syntax.tree import Tree
 _DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
 _BY_NAME: Final = frozenset("globals locals eval exec".split())
 """Functions that may find a definition by its name at run time."""
+_OF_FUNCTION: Final = "locals"
+"""The one of them that finds only what a function binds, if one calls it."""
 
 
 class Sections:
@@ -78,7 +80,11 @@ class Sections:
 
     def _is_joined(self) -> bool:
         """Return whether more than names may join statements: other modules, or lookups by name."""
-        return bool(self.tree.texts) or any(self.tree.spelled(word) for word in _BY_NAME)
+        return bool(self.tree.texts) or any(
+            word != _OF_FUNCTION or self.scopes.function(name) is None
+            for word in _BY_NAME
+            for name in self.tree.spelled(word)
+        )
 
     def _section(self, numbers: Iterable[int]) -> Tree:
         return Section(self.tree, [self.body[number] for number in sorted(numbers)])

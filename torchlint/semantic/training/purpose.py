@@ -9,7 +9,6 @@ import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.calls.functions import Analysis, Definition, Functions
-from torchlint.semantic.loops.guard import Guard
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo
@@ -35,11 +34,10 @@ _LOOKING: Final = frozenset("builtins.getattr builtins.globals builtins.eval".sp
 class Purpose(Analysis):
     """Tells training programs from scripts that apply networks or make data once."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, guard: Guard) -> None:
+    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops) -> None:
         super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
-        self.guard = guard
         self._tests = Memo(True, self.names.trail, self._is_test)
 
     def is_one_off(self, span: Span) -> bool:
@@ -69,11 +67,16 @@ class Purpose(Analysis):
         )
 
     def _is_left_out(self, definition: Definition) -> bool:
-        """Return whether nothing in view spells the name of a definition, and nothing else may."""
+        """Return whether nothing in view spells the name of a definition, and nothing else may.
+
+        The classes of a module that starts nothing are for its users.
+        """
         name = definition.name.value
         if definition.decorators or self.functions.called_unseen(definition):
             return False
         owner = self.scopes.class_of(definition)
+        if not self._is_started and (owner is not None or isinstance(definition, cst.ClassDef)):
+            return False
         if isinstance(definition, cst.FunctionDef) and owner is not None:
             if name.startswith("__") or name in _HOOKS or not self._is_closed(owner):
                 return False
@@ -155,15 +158,21 @@ class Purpose(Analysis):
     @cached_property
     def _is_started(self) -> bool:
         """Whether the file has a main guard, or loops when it is imported."""
-        if any(isinstance(line, cst.If) and self._is_guard(line) for line in self.tree.module.body):
-            return True
         return any(
-            self.tree.is_own(loop.node) and self.guard.at_import(loop.node)
-            for loop in self.loops.all()
+            isinstance(line, (cst.For, cst.While))
+            or (isinstance(line, cst.If) and "__name__" in self.tree.code(line.test))
+            or self._calls_loop(line)
+            for line in self.tree.module.body
         )
 
-    def _is_guard(self, line: cst.If) -> bool:
-        return "__name__" in self.tree.code(line.test)
+    def _calls_loop(self, line: cst.CSTNode) -> bool:
+        """Return whether a line only calls a function of the file that loops."""
+        small = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+        call = small.value if isinstance(small, cst.Expr) else None
+        callee = self.functions.callee(call) if isinstance(call, cst.Call) else None
+        if callee is None or not self.tree.is_own(callee):
+            return False
+        return any(self.tree.inside(loop.node, callee) for loop in self.loops.all())
 
     @cached_property
     def _applies(self) -> bool:
