@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Frequency, Impact, Note, Role, Rule, Script
+from torchlint_rules.shared.alarms import reports_alarm
 from torchlint_rules.shared.finiteguards import FiniteGuard, finite_guards
 
 _SYNCS: Final = tuple(
@@ -22,6 +23,7 @@ class GuardWaitsEachStep(Rule):
         if not script.program.devices.can_use_accelerator:
             return
         yield from self._guards(script)
+        yield from self._alarms(script)
         yield from self._timers(script)
 
     def _guards(self, script: Script) -> Iterator[Finding]:
@@ -37,6 +39,17 @@ class GuardWaitsEachStep(Rule):
             fix = _fix(script, guard, every) if stays is None else None
             impact: Impact | None = "low" if stays is not None else None
             yield Finding(self.code, script.span(guard.asked), message, fix, notes, impact)
+
+    def _alarms(self, script: Script) -> Iterator[Finding]:
+        every = self.settings["every"]
+        for alarm in script.tree.all(cst.If):
+            if reports_alarm(script, alarm) and script.loops.each_step(alarm.test):
+                message = (
+                    f"`{script.tree.brief(alarm.test)}` waits for the device in every step, only "
+                    f"to print a warning; check every {every}th step"
+                )
+                notes = script.loops.repetition.notes_on_callers(alarm)
+                yield Finding(self.code, script.span(alarm.test), message, None, notes)
 
     def _timers(self, script: Script) -> Iterator[Finding]:
         for calls in _timers(script):

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Frequency, Kind, Loop, Role, Script
+from torchlint_rules.shared.alarms import reports_alarm
 from torchlint_rules.shared.loggedvalues import Shown, shown
 
 _METHODS: Final = frozenset(
@@ -73,6 +74,8 @@ def _lines_of(script: Script, body: cst.CSTNode, loop: Loop) -> Iterator[LogLine
 def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
     """Return whether a line of a loop, or of a function that it calls, runs in every pass."""
     nearest = script.loops.batch_loop(line)
+    if any(isinstance(o, cst.If) and reports_alarm(script, o) for o in script.tree.ancestors(line)):
+        return False
     function = script.scopes.function(line)
     if function is not None and not script.tree.inside(line, loop.node):
         return nearest is None and script.loops.frequency(line, function) is Frequency.EVERY_PASS

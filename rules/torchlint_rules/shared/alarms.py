@@ -1,0 +1,39 @@
+"""Alarms: checks of a tensor's values that only print when they fail."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Kind, Script, word_of
+
+_PRINTING: Final = frozenset("print warn warning error info debug".split())
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+
+
+def reports_alarm(script: Script, node: cst.If) -> bool:
+    """Return whether an `if` compares a tensor on the device with a bound, only to print."""
+    test = node.test
+    if node.orelse is not None or not isinstance(test, cst.Comparison):
+        return False
+    if not all(map(_prints, node.body.body)):
+        return False
+    bounded = isinstance(
+        test.comparisons[0].operator,
+        (cst.LessThan, cst.GreaterThan, cst.LessThanEqual, cst.GreaterThanEqual),
+    )
+    return (
+        bounded
+        and script.kind(test.left) in _TENSORS
+        and not script.values.placement.on_host(test.left)
+    )
+
+
+def _prints(line: cst.CSTNode) -> bool:
+    return isinstance(line, cst.SimpleStatementLine) and all(
+        isinstance(each, cst.Expr)
+        and isinstance(each.value, cst.Call)
+        and word_of(each.value) in _PRINTING
+        for each in line.body
+    )
