@@ -201,12 +201,18 @@ def _precision(bench: Bench, cases: Sequence[tuple[Case, bool]]) -> list[Row]:
 
 def waits(bench: Bench) -> Jobs:
     """Tell a loader that keeps the device waiting from one that does not."""
+    return _with_loaders(bench, _waits)
+
+
+def tuned(bench: Bench) -> Jobs:
+    """Search the settings of a loader that holds up the device, and of one that does not."""
+    return _with_loaders(bench, _tuned)
+
+
+def _with_loaders(bench: Bench, measure: Callable[..., list[Row]]) -> Jobs:
     for name, (seconds, kernels) in WAITS.items():
         text = _loading(bench, seconds, kernels)
-        yield (
-            name,
-            partial(_waits, name=name, text=text, slow=kernels == 0),
-        )
+        yield name, partial(measure, name=name, text=text, slow=kernels == 0)
 
 
 def _loading(bench: Bench, seconds: float, kernels: int) -> str:
@@ -222,16 +228,6 @@ def _waits(bench: Bench, name: str, text: str, slow: bool) -> list[Row]:
     truth = "most of the time" if slow else "little"
     measured = "unknown" if share is None else f"{share:.0%}"
     return [Row("waiting for data", name, measured, truth, outcome.verdict.value, fine)]
-
-
-def tuned(bench: Bench) -> Jobs:
-    """Search the settings of a loader that holds up the device, and of one that does not."""
-    for name, (seconds, kernels) in WAITS.items():
-        text = _loading(bench, seconds, kernels)
-        yield (
-            name,
-            partial(_tuned, name=name, text=text, slow=kernels == 0),
-        )
 
 
 def _tuned(bench: Bench, name: str, text: str, slow: bool) -> list[Row]:

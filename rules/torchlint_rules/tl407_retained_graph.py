@@ -31,7 +31,8 @@ _NO_GRAPH: Final = (
 _STATE: Final = re.compile(r"(?:init_)?(?:hidden|state|memory|cell)s?")
 _DATA: Final = frozenset("batch batches sample samples transition transitions rollout".split())
 """Words of what holds recorded data, whose states have no graph (`batch.state`)."""
-_LEAF: Final = re.compile(r"requires_grad|Parameter\(")
+_ASKING: Final = ("requires_grad", "requires_grad_")
+_PARAMETER: Final = "Parameter"
 _BACKWARDS: Final = ("backward", "manual_backward", "autograd")
 
 
@@ -185,11 +186,32 @@ def _has_no_graph(script: Script, name: cst.Name, binding: Binding) -> bool:
     return binding.value is not None and _is_clean(script, binding.value)
 
 
+def _may_be_leaf(script: Script, value: cst.BaseExpression) -> bool:
+    """Return whether a value may be made of a tensor that itself asks for gradients.
+
+    Parameters of networks are read as attributes.
+    """
+    if any(map(script.functions.mentions, _ASKING)):
+        return True
+    made = script.functions.mentions(_PARAMETER)
+    if any(not _is_in_class(script, each) for each in made):
+        return True
+    called = {call.func for call in script.tree.within(value, cst.Call)}
+    return bool(made) and any(
+        each not in called and script.name(each) is None
+        for each in script.tree.within(value, cst.Attribute)
+    )
+
+
+def _is_in_class(script: Script, node: cst.CSTNode) -> bool:
+    return any(isinstance(outer, cst.ClassDef) for outer in script.tree.ancestors(node))
+
+
 def _is_clean(script: Script, value: cst.BaseExpression) -> bool:
     """Return whether a value is certainly computed without a network or a leaf with gradients."""
     if script.kind(value) in _NO_GRAPH:
         return True
-    if _LEAF.search(script.tree.own_text):
+    if _may_be_leaf(script, value):
         return False
     for call in script.tree.within(value, cst.Call):
         callee = script.functions.callee(call)

@@ -33,11 +33,7 @@ def may_be_cuda(script: Script) -> bool:
 
 
 def _may_be_cuda(script: Script) -> bool:
-    if script.program.devices.framework != "none" or script.program.target.device in (
-        "cpu",
-        "mps",
-        "xpu",
-    ):
+    if script.program.target.device in ("cpu", "mps", "xpu") or not _owns_loop(script):
         return False
     if script.program.target.device == "cuda":
         return True
@@ -47,6 +43,18 @@ def _may_be_cuda(script: Script) -> bool:
     if steps.all and all(map(steps.run_on_host, steps.all)):
         return False
     return script.program.devices.can_use_accelerator
+
+
+def _owns_loop(script: Script) -> bool:
+    """Return whether a script writes its loop itself, or one beside that of a framework."""
+    framework = script.program.devices.framework
+    return framework == "none" or (
+        framework == "transformers"
+        and any(
+            not step.backward.args and script.loops.ownership.owner(step.backward) == "none"
+            for step in script.loops.steps.all
+        )
+    )
 
 
 def in_environment(script: Script) -> bool:

@@ -55,7 +55,9 @@ _HELPERS: Final = re.compile(
     r"deepspeed\.ops(?:\.\w+)*"
 )
 """What frameworks offer to loops that they do not own."""
-_TRAINERS: Final = re.compile(r"transformers\.(?:\w*Trainer|TrainingArguments)")
+_TRAINERS: Final = re.compile(r"transformers\.\w*Trainer")
+_ARGUMENTS: Final = "transformers.TrainingArguments"
+"""A class that holds options for hand-written loops, too."""
 
 
 class Devices(Analysis):
@@ -249,7 +251,8 @@ class Devices(Analysis):
             found = _FRAMEWORKS.get(module.partition(".")[0])
             if found is not None:
                 return found
-            if _TRAINERS.fullmatch(module):
+            by_hand = module == _ARGUMENTS and self.functions.attributes("backward")
+            if _TRAINERS.fullmatch(module) or (module == _ARGUMENTS and not by_hand):
                 return "transformers"
         return "none"
 
