@@ -25,6 +25,7 @@ from torchlint.api import (
 _PEELED: Final = frozenset("float double half to type clone contiguous permute transpose".split())
 _JOINS: Final = frozenset({"torch.cat", "torch.stack", "torch.concat"})
 _FUNCTIONAL: Final = "torch.nn.functional."
+_LONG: Final = 8
 _ROUNDING: Final = "the device may round the last digit differently"
 _Peeled = tuple[cst.BaseExpression | None, bool]
 _NOTHING: Final[_Peeled] = (None, False)
@@ -144,7 +145,9 @@ def _of_own_function(script: Script, call: cst.Call, function: cst.FunctionDef) 
     """Return what a function of the project works on: one of its arguments."""
     returned = script.functions.returns(function)
     root, works = script.answer(_peeled, returned[0], _NOTHING) if len(returned) == 1 else _NOTHING
-    while isinstance(root, cst.Name):
+    for _ in range(_LONG):
+        if not isinstance(root, cst.Name):
+            break
         bindings = script.scopes.reaching(root)
         made = bindings[0] if len(bindings) == 1 else None
         if made is None or made.path:

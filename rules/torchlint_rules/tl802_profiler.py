@@ -211,4 +211,4 @@ def _fix(script: Script, place: _Place, together: list[Leftover]) -> Fix | None:
     """Remove a profiler that is never read, with imports that become unused."""
     own = next((each for each in together if each.gone is place.gone), None)
     edits = removal_of(script, own, together) if own is not None else None
-    return Fix.exact("Take the profiler out", edits) if edits is not None else None
+    return Fix.exact("Remove the profiler", edits) if edits is not None else None
