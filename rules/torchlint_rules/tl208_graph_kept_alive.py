@@ -183,7 +183,7 @@ def _is_sent(script: Script, leaf: cst.BaseExpression) -> bool:
         if callee is not None:
             returned = script.functions.returns(callee)
             return bool(returned) and all(_sent(script, value) for value in returned)
-        return owner is not None and _sent(script, owner)
+        return owner is not None and method_of(leaf) not in CUTTING and _sent(script, owner)
     if not isinstance(leaf, cst.Name):
         return False
     bindings = script.scopes.reaching(leaf)
