@@ -48,6 +48,7 @@ _RANKS: Final = re.compile(
 )
 _COUNTERS: Final = re.compile(
     r"(?:\w*_)?(?:step|steps|iter|iters|iteration|iterations|batch_idx|batch_index|epoch|counter)"
+    r"|num_batches_tracked"
 )
 _ABOVE: Final = (cst.GreaterThan, cst.GreaterThanEqual)
 _EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})

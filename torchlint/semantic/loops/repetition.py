@@ -63,7 +63,9 @@ class Repetition(Analysis):
         ):
             return True
         function = self.scopes.function(node)
-        return function is not None and self._functions.answer(function)
+        if function is None or not self._functions.answer(function):
+            return False
+        return self.frequencies.below(node, function) is Frequency.EVERY_PASS
 
     def notes_on_callers(self, node: cst.CSTNode) -> tuple[Note, ...]:
         """Return a note about the loop of another module that runs a node in every step.
