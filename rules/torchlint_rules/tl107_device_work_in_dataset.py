@@ -22,7 +22,10 @@ class DeviceWorkInDataset(Rule):
         if not script.program.devices.can_use_accelerator:
             return
         seen: set[int] = set()
-        for code in script.loaders.items.all():
+        items = script.loaders.items
+        for code in items.all():
+            if code.owner is not None and items.makes_batches(code.owner):
+                continue
             call = _moving(script, code)
             if call is None or id(call) in seen:
                 continue

@@ -50,6 +50,11 @@ class Items(Analysis):
         found = {id(code.node): code for code in (*self._of_datasets(), *self._of_loaders())}
         return sorted(found.values(), key=lambda code: self.tree.order(code.node))
 
+    def makes_batches(self, owner: cst.ClassDef) -> bool:
+        """Return whether a dataset makes whole batches itself, since it reads their size."""
+        read = self.tree.within(owner, cst.Attribute)
+        return any(each.attr.value == "batch_size" for each in read)
+
     def _of_datasets(self) -> Iterator[ItemCode]:
         """Yield the methods through which the datasets of this file return items."""
         handed = {
