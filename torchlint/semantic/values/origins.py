@@ -18,6 +18,8 @@ Steps = tuple[int | str | None, ...]
 """The path into a container: indices, keys, or None for any of its members."""
 
 _DEPTH: Final = 16
+_MOST: Final = 1000
+"""Places after which a search is given up: containers that hold each other have no end."""
 _ENDS: Final = (How.FUNCTION, How.CLASS, How.IMPORT)
 _SAME: Final = frozenset({"copy.copy", "copy.deepcopy"})
 _SEQUENCES: Final = frozenset({"builtins.list", "builtins.tuple", "builtins.sorted"})
@@ -75,7 +77,7 @@ class Origins(Analysis):
         if (id(node), steps) in search.seen:
             return
         search.seen.add((id(node), steps))
-        if len(steps) > _DEPTH:
+        if len(steps) > _DEPTH or len(search.seen) > _MOST:
             search.lost = True
         elif isinstance(node, cst.Name):
             self._follow_name(node, steps, search)
