@@ -125,8 +125,9 @@ def _flat(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a project with a script that is slow and one that is not."""
+    monkeypatch.delenv("GITHUB_BASE_REF", raising=False)
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "slow.py").write_text(SLOW)
@@ -208,15 +209,53 @@ def test_no_summary_is_written_if_it_is_not_wanted(project: Path) -> None:
     assert not (project.parent / "temp" / "summary.md").exists()
 
 
+def _git(folder: Path, *arguments: str) -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
+    subprocess.run(["git", *who, *arguments], cwd=folder, check=True)
+
+
+def _commit_all(folder: Path) -> None:
+    _git(folder, "add", "--all")
+    _git(folder, "commit", "--quiet", "--message", "all")
+
+
 def test_only_findings_since_a_revision_fail_the_job(project: Path) -> None:
-    for arguments in (
-        ("init", "--quiet"),
-        ("add", "--all"),
-        ("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message", "all"),
-    ):
-        subprocess.run(["git", *arguments], cwd=project, check=True)
+    _git(project, "init", "--quiet")
+    _commit_all(project)
     code, runner = _run(project, since="HEAD")
     assert (code, runner.printed) == (0, "")
+
+
+@pytest.mark.parametrize(("since", "old"), [("base", False), ("", True)])
+def test_a_pull_request_is_asked_about_the_lines_that_it_changes(
+    project: Path, monkeypatch: pytest.MonkeyPatch, since: str, old: bool
+) -> None:
+    _git(project, "init", "--quiet", "--initial-branch", "main")
+    _commit_all(project)
+    _git(project, "checkout", "--quiet", "-b", "change")
+    (project / "new.py").write_text(SLOW)
+    _commit_all(project)
+    project.rename(project.with_name("origin"))
+    origin = project.with_name("origin").as_uri()
+    _git(
+        project.parent, "clone", "--quiet", "--depth", "1", "--branch", "change", origin, "project"
+    )
+    monkeypatch.setenv("GITHUB_BASE_REF", "main")
+    code, runner = _run(project, since=since)
+    assert code == 1
+    assert "new.py" in runner.printed
+    assert ("slow.py" in runner.printed) is old
+
+
+def test_a_base_that_is_out_of_reach_is_told(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _git(project, "init", "--quiet")
+    _commit_all(project)
+    monkeypatch.setenv("GITHUB_BASE_REF", "main")
+    code, runner = _run(project)
+    assert code == 1
+    assert "::warning::git cannot reach `origin/main`, so all findings count" in runner.printed
 
 
 def test_sarif_is_written_and_uploaded_and_the_job_fails(project: Path) -> None:
