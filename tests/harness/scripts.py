@@ -49,9 +49,9 @@ def torch_server() -> ForkServer | None:
     """Return what forks the runs of all tests of this process, where runs can be forked."""
     if sys.platform != "linux":
         return None
-    server = ForkServer(
-        ("torch", "torch._dynamo"), process.environment("cpu", Path.home()), verbose=False
-    )
+    tests = str(Path(__file__).parents[1])
+    variables = {**process.environment("cpu", Path.home()), "PYTHONPATH": tests}
+    server = ForkServer(("torch", "torch._dynamo"), variables, verbose=False)
     atexit.register(server.close)
     return server
 
