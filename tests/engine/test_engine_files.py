@@ -65,6 +65,12 @@ def test_excluded_patterns(tree: Path, pattern: str, left: list[str]) -> None:
     assert _found(".", extend_exclude=(pattern,)) == left
 
 
+def test_what_macos_puts_beside_files_is_left_out(tree: Path) -> None:
+    before = _found(".")
+    (tree / "._train.py").write_bytes(bytes.fromhex("00051607") + b"Mac OS X")
+    assert _found(".") == before
+
+
 def test_exclude_replaces_the_usual_ones(tree: Path) -> None:
     assert "build/made.py" in _found(".", exclude=("data", ".venv"))
 

@@ -12,6 +12,7 @@ ENVIRONMENT: Final = "environment"
 """The source of a setting that comes from a variable."""
 
 DEFAULT_EXCLUDE: Final = (
+    "._*",
     ".bzr",
     ".direnv",
     ".eggs",
@@ -41,7 +42,7 @@ DEFAULT_EXCLUDE: Final = (
     "site-packages",
     "venv",
 )
-"""Names of folders that contain third-party code or generated files."""
+"""Names of folders with third-party code or generated files, and of what macOS adds to files."""
 
 
 RESULTS_ONLY: Final = (
