@@ -69,12 +69,13 @@ class GraphKeptAlive(Rule):
     def _beside(self, script: Script, addition: Accumulation) -> Iterator[Finding]:
         """Yield a finding for an addition of what is computed beside the loss, with its graph."""
         carriers = _carriers(script, addition, _is_beside)
-        if carriers and not _is_handed_on(script, addition):
+        uses = {script.evaluations.escapes.use_of(each) for each in carriers}
+        if carriers and GraphUse.TRAINED not in uses and not _is_handed_on(script, addition):
             message = (
                 f"{_quoted(script, addition.target)} keeps the part of every batch's graph that "
                 "`backward()` does not free: device memory grows until the loop ends"
             )
-            fix = _detached(script, addition, carriers)
+            fix = _detached(script, addition, carriers, GraphUse.ESCAPED in uses)
             yield self._finding(script, addition, carriers, message, fix, "medium")
 
     def _finding(

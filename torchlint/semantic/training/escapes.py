@@ -78,6 +78,10 @@ class Escapes(Analysis):
         ]
         return self._follow(region, [*sources, *forwards], CALLED)
 
+    def use_of(self, value: cst.BaseExpression) -> GraphUse:
+        """Return what the graph of a value is used for from there on."""
+        return self._follow(value, [value], CALLED)
+
     def is_cut_off(self, call: cst.Call) -> bool:
         """Return whether the graph of a call ends in its expression (`net(x).argmax(1) == y`)."""
         child: cst.CSTNode = call
@@ -95,7 +99,7 @@ class Escapes(Analysis):
         callee = self.functions.callee(call)
         return callee is not None and self.loops.runs_module(callee)
 
-    def _follow(self, region: cst.CSTNode, sources: Iterable[cst.Call], depth: int) -> GraphUse:
+    def _follow(self, region: cst.CSTNode, sources: Iterable[cst.CSTNode], depth: int) -> GraphUse:
         function = self.scopes.function(region)
         flow = self._flow(function, sources)
         if flow.trained or self._kept_and_trained(function, flow.bindings.values()):
@@ -135,7 +139,7 @@ class Escapes(Analysis):
 
     # -- within one function --------------------------------------------------
 
-    def _flow(self, function: cst.FunctionDef | None, sources: Iterable[cst.Call]) -> _Flow:
+    def _flow(self, function: cst.FunctionDef | None, sources: Iterable[cst.CSTNode]) -> _Flow:
         """Follow graphs through the expressions and names of a function until one is trained."""
         flow = _Flow(function)
         edge: list[cst.CSTNode] = list(sources)
