@@ -59,7 +59,7 @@ class Options(Analysis):
         fields = self.scopes.scope_at(made).bindings.get(word, [])
         default = fields[0].value if len(fields) == 1 else None
         value = self.values.value_of(default) if default is not None else None
-        if value is None or not value.is_literal:
+        if value is None or not value.is_literal or self.values.is_given(made, word):
             return None
         return Option(f"{made.name.value}.{word}", value.literal)
 

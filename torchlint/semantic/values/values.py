@@ -163,7 +163,24 @@ class Values(Analysis):
         found = [self._bound(binding) for binding in bindings]
         return _agree(found)
 
+    def is_given(self, owner: cst.ClassDef, field: str) -> bool:
+        """Return whether code in view may give a field of a class another value than its own."""
+        stored = (each for each in self.functions.attributes(field) if self.scopes.stored(each))
+        if any(self.functions.instance_of(each.value) in (None, owner) for each in stored):
+            return True
+        plain = self.functions.method(owner, "__init__") is None
+        made = map(self.tree.parent, self.functions.mentions(owner.name.value))
+        return any(
+            bool(arg.star) or (plain if arg.keyword is None else arg.keyword.value == field)
+            for call in made
+            if isinstance(call, cst.Call) and self.functions.definition(call.func) is owner
+            for arg in call.args
+        )
+
     def _bound(self, binding: Binding) -> Value:
+        owner = self.scopes.scope(binding.node).node
+        if isinstance(owner, cst.ClassDef) and self.is_given(owner, binding.name):
+            return _DECIDED
         if binding.how in _SPELLED_OUT and binding.value is not None:
             return self.value_of(binding.value)
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
