@@ -202,7 +202,7 @@ def _fix(script: Script, move: Move, found: _Work) -> Fix | None:
     root = found.root
     if move.call.func.lpar or not isinstance(root, (cst.Name, cst.Attribute, cst.Subscript)):
         return None
-    if _takes_constants(script, found.work):
+    if _needs_host(script, found.work):
         return None
     call = script.span(move.call)
     start = call.start if found.line is None else script.span(found.line).start
@@ -216,15 +216,33 @@ def _fix(script: Script, move: Move, found: _Work) -> Fix | None:
     return Fix.close("Copy first, then compute on the device", at, cut, because=_ROUNDING)
 
 
-def _takes_constants(script: Script, work: cst.BaseExpression) -> bool:
-    """Return whether the work takes other tensors of the host, which would have to move, too."""
+def _needs_host(script: Script, work: cst.CSTNode) -> bool:
+    """Return whether work takes other tensors of the host, or runs code that may need it there."""
     calls = map(script.functions.callee, script.tree.within(work, cst.Call))
-    places = (work, *(callee for callee in calls if callee is not None))
     return any(
-        _is_constant(script, name)
-        for place in places
-        for name in script.tree.within(place, cst.Name)
+        not _only_computes(script, each) or _needs_host(script, each.body)
+        for each in calls
+        if each is not None
+    ) or any(_is_constant(script, name) for name in script.tree.within(work, cst.Name))
+
+
+def _only_computes(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether a function returns what it computes step by step, and does nothing else."""
+    steps = [
+        small
+        for line in function.body.body
+        for small in (line.body if isinstance(line, cst.SimpleStatementLine) else (line,))
+    ]
+    bound = script.scopes.scope_at(function).bindings.values()
+    return all(map(_is_step, steps)) and all(
+        len(script.scopes.readers(binding)) <= 1 for found in bound for binding in found
     )
+
+
+def _is_step(line: cst.CSTNode) -> bool:
+    """Return whether a statement binds or returns a value, or is a docstring."""
+    described = isinstance(line, cst.Expr) and isinstance(line.value, cst.SimpleString)
+    return described or isinstance(line, (cst.Assign, cst.Return))
 
 
 def _without_move(script: Script, move: Move, found: _Work) -> Edits | None:
