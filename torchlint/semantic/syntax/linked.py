@@ -15,7 +15,7 @@ from torchlint.semantic.view import LinkedModule, Place
 from torchlint.source import Source
 
 _MOST_TEXTS: Final = 32
-"""How many linked modules are kept: files that are neighbours are judged with the same ones."""
+"""How many linked modules are kept: files of one folder are often checked with the same ones."""
 
 
 class LinkedText(NamedTuple):
