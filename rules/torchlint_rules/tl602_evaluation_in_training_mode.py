@@ -168,8 +168,7 @@ def _is_measured_in_training(
         return False
     if _is_set_in_parts(script, place, network):
         return False
-    slip = heeds is True and _only_scores(evaluation)
-    return slip or not _is_meant(script, place, network)
+    return _only_scores(evaluation) or not _is_meant(script, place, network)
 
 
 def _only_scores(evaluation: Evaluation) -> bool:
