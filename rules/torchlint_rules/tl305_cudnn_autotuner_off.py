@@ -133,7 +133,7 @@ def _is_hidden(script: Script, made: cst.Call) -> bool:
 
 
 def _may_vary(script: Script) -> bool:
-    """Return whether the code that loads and trains on images speaks of several sizes.
+    """Return whether the code that loads and trains on images mentions several sizes.
 
     Where a dataset is not in view, all of the file may be about its images.
     """
