@@ -107,12 +107,16 @@ class Hooks(Analysis):
     def losses(self) -> Iterator[cst.BaseExpression]:
         """Yield what methods return for a framework that calls `backward` on it."""
         for function in self.tree.all(cst.FunctionDef):
-            served = self._of(function)
-            if served is None or function.name.value not in _SENT.get(served[1], "").split():
-                continue
-            if not self.steps_by_hand(self.scopes.scope(function).node):
+            if self.sends(function):
                 for returned in self.functions.returns(function):
                     yield from _losses(returned)
+
+    def sends(self, function: cst.FunctionDef) -> bool:
+        """Return whether a method returns the loss that a framework calls `backward` on."""
+        served = self._of(function)
+        if served is None or function.name.value not in _SENT.get(served[1], "").split():
+            return False
+        return not self.steps_by_hand(self.scopes.scope(function).node)
 
     def inherits_loss(self, call: cst.Call) -> bool:
         """Return whether the method that a class overrides makes a loss: `super().compute_loss`."""
