@@ -12,6 +12,7 @@ from torchlint.semantic.calls.functions import Analysis, Definition, Functions
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.intent import Intent
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.kinds import Kinds
@@ -183,13 +184,14 @@ class Purpose(Analysis):
         return all(map(self.is_test, callers)) if callers else self.functions.imports(*_RUNNERS)
 
     def _is_named_test(self, outer: cst.FunctionDef | cst.ClassDef) -> bool:
-        """Return whether a test runner finds a definition: by its name, base or decorator."""
+        """Return whether a definition is a test: by its name, base or decorator."""
         marks = [mark.decorator for mark in outer.decorators]
         names = [each.func if isinstance(each, cst.Call) else each for each in marks]
         if any((self.names.name(each) or "").startswith("pytest.") for each in names):
             return True
         if isinstance(outer, cst.FunctionDef):
-            return outer.name.value.startswith("test_")
+            name = outer.name.value
+            return name.startswith("test_") or "smoke" in words(name)
         bases = self.functions.bases(outer)
         return any(base.startswith("unittest.") or base.endswith("TestCase") for base in bases)
 
