@@ -76,7 +76,7 @@ class Moves:
         words = self._words(node)
         if words:
             return words != {"cpu"}
-        if kind is Kind.DEVICE:
+        if kind in (Kind.DEVICE, Kind.STRING):  # no other string is an argument of `to`
             return True
         last = node.func if isinstance(node, cst.Call) else node
         if isinstance(last, cst.Attribute):
