@@ -11,7 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.scope.outside import Outside
 from torchlint.semantic.scope.scopes import How, Scopes
-from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.methods import last_word, word_of
 from torchlint.semantic.syntax.section import Section
 from torchlint.semantic.syntax.tree import Tree
 
@@ -101,11 +101,7 @@ class Sections:
         if not isinstance(line, cst.Assign):
             return False
         targets = [each.target for each in line.targets]
-        words = {
-            each.attr.value if isinstance(each, cst.Attribute) else each.value
-            for each in targets
-            if isinstance(each, (cst.Attribute, cst.Name))
-        }
+        words = {last_word(each) for each in targets if isinstance(each, (cst.Attribute, cst.Name))}
         return len(words) == len(targets) and words.isdisjoint(self._called)
 
     @cached_property

@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     Kind,
@@ -145,8 +145,7 @@ class Kinds(Analysis):
         """Return MODULE for an otherwise unknown object that is used as a network somewhere."""
         if found is not _UNKNOWN or not self._networks:
             return found
-        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
-        clear = conventional(word) in (_UNKNOWN, _MODULE)
+        clear = conventional(last_word(node)) in (_UNKNOWN, _MODULE)
         return _MODULE if clear and used(self.functions, node) in self._networks else found
 
     @cached_property
@@ -194,8 +193,7 @@ class Kinds(Analysis):
                 return _TENSOR
         if base in (Kind.MAPPING, _SEQUENCE) and isinstance(node.value, (cst.Name, cst.Attribute)):
             found = self._kind_of_member(node)
-            word = node.value.attr if isinstance(node.value, cst.Attribute) else node.value
-            by_name = conventional(word.value)
+            by_name = conventional(last_word(node.value))
             return by_name if found is _UNKNOWN and by_name is _LOADER else found
         if isinstance(node.value, cst.Call):
             index = _index(node)
