@@ -26,6 +26,7 @@ from torchlint.semantic.values.kind import (
 from torchlint.semantic.values.losses import Losses
 from torchlint.semantic.values.origins import Origins, Steps
 from torchlint.semantic.values.placing import is_no_network, places_a_network
+from torchlint.semantic.values.signatures import gives_pair
 from torchlint.semantic.values.torchinputs import TorchInputs
 
 # Attributes of an `Enum` are slow before Python 3.12, and these are used very often.
@@ -158,8 +159,7 @@ class Kinds(Analysis):
         target = self.scopes.stored(node)
         if target is not None and self.scopes.reads(node) is False:
             return self.kind_of_binding(target)
-        sent = self.losses.attributes(node)
-        if sent and dotted(node) in sent:
+        if (sent := self.losses.attributes(node)) and dotted(node) in sent:
             return _LOSS
         base = self.kind(node.value)
         attribute = node.attr.value
@@ -167,6 +167,8 @@ class Kinds(Analysis):
             if attribute in ("data", "T", "mT", "real", "imag"):
                 return base
             return _TENSOR if attribute == "grad" else _UNKNOWN
+        if attribute == "grad" and base is _UNKNOWN and dotted(node) != "self.grad":
+            return _TENSOR if self.names.name(node) is None else _UNKNOWN
         if base is _LOADER:
             return {"dataset": Kind.DATASET, "sampler": Kind.SAMPLER}.get(attribute, _UNKNOWN)
         if base is _MODULE and attribute == "module":
@@ -271,7 +273,7 @@ class Kinds(Analysis):
         ):
             return _NDARRAY
         if name in ("torch.max", "torch.min", "torch.sort", "torch.topk", "torch.kthvalue"):
-            return _SEQUENCE if _gives_pair(name.rpartition(".")[2], node) else _TENSOR
+            return _SEQUENCE if gives_pair(name.rpartition(".")[2], node) else _TENSOR
         return called(name)
 
     def _kind_of_method(self, func: cst.Attribute, name: str | None) -> Kind:
@@ -289,7 +291,7 @@ class Kinds(Analysis):
         if method == "size" and base in _TENSORS and isinstance(call, cst.Call):
             return _NUMBER if call.args else _UNKNOWN
         if method in ("max", "min", "sort", "topk", "kthvalue") and base in _TENSORS:
-            pair = isinstance(call, cst.Call) and _gives_pair(method, call, bound=True)
+            pair = isinstance(call, cst.Call) and gives_pair(method, call, bound=True)
             return _SEQUENCE if pair else _TENSOR
         return method_result(base, method)
 
@@ -459,8 +461,15 @@ class Kinds(Analysis):
         """Return the kind of all values that a file puts into containers at some steps."""
         origin = self.origins.of(node, steps)
         if not origin.complete or node in origin.values:
-            return _UNKNOWN
+            return self._kind_of_drawn(node) if steps == (None,) else _UNKNOWN
         return joined([self.kind(value) for value in origin.values])
+
+    def _kind_of_drawn(self, node: cst.BaseExpression) -> Kind:
+        """Return the kind of the items of a comprehension, or of a name for one."""
+        reaching = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        made = [each.value for each in reaching] if reaching else [node]
+        drawn = all(isinstance(each, (cst.ListComp, cst.GeneratorExp)) for each in made)
+        return self._element(node, (0,)) if drawn else _UNKNOWN
 
     @cached_property
     def _indices(self) -> frozenset[str]:
@@ -589,12 +598,3 @@ def _index(node: cst.Subscript) -> int | None:
 def _many(node: cst.Subscript) -> bool:
     """Return whether an index is a slice, so that an array stays an array."""
     return any(isinstance(element.slice, cst.Slice) for element in node.slice)
-
-
-def _gives_pair(method: str, call: cst.Call, bound: bool = False) -> bool:
-    """Return whether `max` and the like have a dimension, so return values and indices."""
-    if method in ("sort", "topk", "kthvalue"):
-        return True
-    own = call.args if bound else call.args[1:]
-    first = [arg for arg in own if arg.keyword is None or arg.keyword.value in ("dim", "axis")]
-    return bool(first) and not isinstance(first[0].value, (cst.Call, cst.Attribute))
