@@ -14,11 +14,13 @@ from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
+    PASSED_ON,
     Kind,
     called,
     combined,
     conventional,
     derived,
+    gives_pair,
     is_module_class,
     joined,
     method_result,
@@ -67,16 +69,12 @@ _ANNOTATIONS: Final = {
     "typing.Sequence": Kind.SEQUENCE,
     "typing.Dict": Kind.MAPPING,
 }
-_PASSED_ON: Final = frozenset({
-    "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
-    "copy.deepcopy", "copy.copy", "torch.utils.data.Subset", "torch.nn.utils.weight_norm",
-    "torch.nn.utils.spectral_norm", "torch.nn.utils.parametrizations.weight_norm",
-    "torch.nn.utils.parametrizations.spectral_norm",
-})  # fmt: skip
 _OVER_PROCESSES: Final = frozenset(
     "gather gather_for_metrics reduce all_gather all_reduce pad_across_processes".split()
 )
 """The methods by which frameworks send a tensor through all processes."""
+_ENGINE: Final = (Kind.MODULE, Kind.OPTIMIZER, Kind.LOADER, Kind.SCHEDULER)
+"""What DeepSpeed makes of a network: its engine, and what the engine trains with."""
 _TENSOR_ONLY: Final = frozenset(
     (
         "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
@@ -196,7 +194,9 @@ class Kinds(Analysis):
             if self._is_batch(node.value):
                 return _TENSOR
         if base in (Kind.MAPPING, _SEQUENCE) and isinstance(node.value, (cst.Name, cst.Attribute)):
-            found = self._kind_of_member(node)
+            found, index = self._kind_of_member(node), _index(node)
+            if found is _UNKNOWN and index is not None:
+                found = self._element(node.value, (index,))
             word = node.value.attr if isinstance(node.value, cst.Attribute) else node.value
             by_name = conventional(word.value)
             return by_name if found is _UNKNOWN and by_name is _LOADER else found
@@ -239,6 +239,8 @@ class Kinds(Analysis):
             found = self._kind_of_named_call(name, node)
             if found is not _UNKNOWN:
                 return found
+        if (alone := self.losses.inherited(node)) is not None:
+            return _LOSS if alone else _SEQUENCE
         definition = self.functions.definition(node.func)
         if type(definition) is cst.ClassDef:
             return derived(self.functions.bases(definition))
@@ -262,7 +264,7 @@ class Kinds(Analysis):
     def _kind_of_named_call(self, name: str, node: cst.Call) -> Kind:
         if name in ("builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip"):
             return _UNKNOWN
-        if name in _PASSED_ON and node.args:
+        if name in PASSED_ON and node.args:
             inner = self.kind(node.args[0].value)
             return inner if inner is not _UNKNOWN else called(name)
         if name in ("builtins.sum", "builtins.max", "builtins.min", "builtins.abs") and node.args:
@@ -513,6 +515,8 @@ class Kinds(Analysis):
         return self._element_of_call(value, path) if isinstance(value, cst.Call) else _UNKNOWN
 
     def _element_of_call(self, value: cst.Call, path: tuple[int, ...]) -> Kind:
+        if self.losses.inherited(value) is False:
+            return _LOSS if path == (0,) else _UNKNOWN
         name = self.names.name(value.func)
         if name == "builtins.next":
             return _TENSOR if self.loader(value) is not None else _UNKNOWN
@@ -533,6 +537,8 @@ class Kinds(Analysis):
             return _TENSOR if moved or made == "torch.autograd.Variable" else _UNKNOWN
         if name == "torch.utils.data.random_split":
             return Kind.DATASET
+        if name == "deepspeed.initialize":
+            return dict(enumerate(_ENGINE)).get(path[0], _UNKNOWN) if len(path) == 1 else _UNKNOWN
         if self.kind(value) is _SEQUENCE and (
             (name is not None and name.startswith("torch."))
             or (isinstance(value.func, cst.Attribute) and self.kind(value.func.value) in _TENSORS)
