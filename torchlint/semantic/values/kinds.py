@@ -23,12 +23,13 @@ from torchlint.semantic.values.kind import (
     gives_pair,
     is_module_class,
     joined,
+    literal_index,
     method_result,
+    takes_many,
 )
 from torchlint.semantic.values.losses import Losses
 from torchlint.semantic.values.origins import Origins, Steps
 from torchlint.semantic.values.placing import is_no_network, places_a_network
-from torchlint.semantic.values.signatures import gives_pair
 from torchlint.semantic.values.torchinputs import TorchInputs
 
 # Attributes of an `Enum` are slow before Python 3.12, and these are used very often.
@@ -187,21 +188,21 @@ class Kinds(Analysis):
         if base in _TENSORS:
             return _TENSOR
         if base is _NDARRAY:
-            return _NDARRAY if _many(node) else _UNKNOWN
+            return _NDARRAY if takes_many(node) else _UNKNOWN
         if base is _LOADER:
             return base
-        if isinstance(node.value, cst.Name) and _index(node) is not None:
+        if isinstance(node.value, cst.Name) and literal_index(node) is not None:
             if self._is_batch(node.value):
                 return _TENSOR
         if base in (Kind.MAPPING, _SEQUENCE) and isinstance(node.value, (cst.Name, cst.Attribute)):
-            found, index = self._kind_of_member(node), _index(node)
+            found, index = self._kind_of_member(node), literal_index(node)
             if found is _UNKNOWN and index is not None:
                 found = self._element(node.value, (index,))
             word = node.value.attr if isinstance(node.value, cst.Attribute) else node.value
             by_name = conventional(word.value)
             return by_name if found is _UNKNOWN and by_name is _LOADER else found
         if isinstance(node.value, cst.Call):
-            index = _index(node)
+            index = literal_index(node)
             if index is not None:
                 return self._element(node.value, (index,))
         return _UNKNOWN
@@ -592,15 +593,3 @@ _LITERALS: Final[dict[type[cst.CSTNode], Kind]] = {
     cst.Dict: Kind.MAPPING,
     cst.DictComp: Kind.MAPPING,
 }
-
-
-def _index(node: cst.Subscript) -> int | None:
-    if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
-        return None
-    value = node.slice[0].slice.value
-    return int(value.value) if isinstance(value, cst.Integer) and value.value.isdigit() else None
-
-
-def _many(node: cst.Subscript) -> bool:
-    """Return whether an index is a slice, so that an array stays an array."""
-    return any(isinstance(element.slice, cst.Slice) for element in node.slice)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-import libcst as cst
-
 _OPTIMIZER: Final = "params lr betas eps weight_decay amsgrad"
 _RECURRENT: Final = "input_size hidden_size"
 _CONVOLUTION: Final = (
@@ -125,12 +123,3 @@ def place(function: str | None, method: str, parameter: str) -> int | None:
 @cache
 def _places(names: str) -> dict[str, int]:
     return {name: at for at, name in enumerate(names.split())}
-
-
-def gives_pair(method: str, call: cst.Call, bound: bool = False) -> bool:
-    """Return whether `max` and the like have a dimension, so return values and indices."""
-    if method in ("sort", "topk", "kthvalue"):
-        return True
-    own = call.args if bound else call.args[1:]
-    first = [arg for arg in own if arg.keyword is None or arg.keyword.value in ("dim", "axis")]
-    return bool(first) and not isinstance(first[0].value, (cst.Call, cst.Attribute))
