@@ -218,7 +218,9 @@ def _is_left(script: Script, call: cst.Call, target: cst.Name) -> bool:
     if not any(script.scopes.home(each.backward) in run for each in script.loops.steps.all):
         return False
     read = (each for each in script.tree.spelled(target.value) if script.scopes.reads(each))
-    return all(script.tree.inside(each, call) or not script.tree.inside(each, home) for each in read)
+    return all(
+        script.tree.inside(each, call) or not script.tree.inside(each, home) for each in read
+    )
 
 
 def _is_called_after(script: Script, call: cst.Call, network: cst.BaseExpression) -> bool:

@@ -72,7 +72,9 @@ def scaled_and_added(
     if share.keyword is None or share.keyword.value != "alpha" or new.keyword is not None:
         return None
     drawn = _is_picked(new.value, parameters) or _is_copied(script, new.value, parameters)
-    if not (drawn and _is_picked(old, parameters)) or not _complete(script, scaled.args[0].value, share.value):
+    if not (drawn and _is_picked(old, parameters)) or not _complete(
+        script, scaled.args[0].value, share.value
+    ):
         return None
     weight = script.tree.argument(share.value)
     return Average(call, script.code(old), script.code(new.value), weight)
