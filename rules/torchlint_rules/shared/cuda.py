@@ -117,10 +117,17 @@ def moved_networks(script: Script) -> Iterator[Move]:
 
 
 def place(script: Script) -> cst.CSTNode | None:
-    """Return the call that moves a trained network, else the iterable of the training loop."""
-    moved = script.loops.guard.first(move.call for move in _trained_moves(script))
+    """Return the call that moves a trained network, else the iterable of the training loop.
+
+    Where a module moves the network of a program, that is the call which makes it for the program.
+    """
+    moves = _trained_moves(script)
+    moved = script.loops.guard.first(move.call for move in moves)
     if moved is not None:
-        return moved
+        made = (call for move in moves for call in makers(script, move.moved))
+        started = filter(script.loops.guard.starts, made)
+        own = script.loops.guard.starts(moved) or not script.loops.guard.guards()
+        return moved if own else script.loops.guard.first(started) or moved
     loop = script.loops.guard.first(loop.node for loop in script.loops.of(Role.TRAIN_BATCH))
     if loop is None:
         return None

@@ -62,6 +62,15 @@ class Guard(Analysis):
                 edge += [each for each in dict.fromkeys(callers) if each not in edge]
         return True
 
+    def starts(self, node: cst.CSTNode) -> bool:
+        """Return whether a main guard runs a node of its own module, directly or by calls."""
+        home = self.scopes.home(node)
+        return any(
+            self.tree.module_of(guard) == self.tree.module_of(node)
+            and (self.tree.inside(node, guard) or home in self.functions.reached(guard))
+            for guard in self._guards
+        )
+
     def first(self, nodes: Iterable[NodeT]) -> NodeT | None:
         """Return the first node of a program, the same one for each of its files.
 
