@@ -121,13 +121,14 @@ def place(script: Script) -> cst.CSTNode | None:
 
     Where a module moves the network of a program, that is the call which makes it for the program.
     """
-    moves = _trained_moves(script)
-    moved = script.loops.guard.first(move.call for move in moves)
+    guard, moves = script.loops.guard, _trained_moves(script)
+    moved = guard.first(move.call for move in moves)
     if moved is not None:
+        if not guard.guards() or guard.starts(moved):
+            return moved
         made = (call for move in moves for call in makers(script, move.moved))
-        started = filter(script.loops.guard.starts, made)
-        own = script.loops.guard.starts(moved) or not script.loops.guard.guards()
-        return moved if own else script.loops.guard.first(started) or moved
+        steps = [step.backward for step in script.loops.steps.all]
+        return guard.first(call for call in made if guard.starts(call, *steps)) or moved
     loop = script.loops.guard.first(loop.node for loop in script.loops.of(Role.TRAIN_BATCH))
     if loop is None:
         return None
