@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.api import CallSite, Finding, Kind, Note, Rule, Script, State
 from torchlint_rules.shared.grouping import joined
+from torchlint_rules.shared.movedconstants import moved_constants
 from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
 
 _OF_VALUES: Final = frozenset(
@@ -25,7 +26,9 @@ _VARIABLE: Final = "torch.autograd.Variable"
 
 class ConstantRebuiltEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every constant that each step builds on the device."""
+        """Flag every constant that each step builds on the device, or copies there again."""
+        if script.program.devices.can_use_accelerator:
+            yield from self._of_moves(script)
         sites = list(script.calls.of(*_OF_VALUES, *_OF_SIZES))
         sites += script.calls.of_methods("new_tensor")
         if not sites or not script.program.devices.can_use_accelerator:
@@ -34,6 +37,16 @@ class ConstantRebuiltEachStep(Rule):
         yield from joined(self._of_lists(script, sites, numbers), ("constant", "constants"))
         for calls in numbers.values():
             yield self._of_numbers(script, calls)
+
+    def _of_moves(self, script: Script) -> Iterator[Finding]:
+        """Yield a finding for each constant that was made before the loop, on the host."""
+        for move in moved_constants(script):
+            message = (
+                f"`{script.tree.brief(move.call)}` copies the same tensor in every step, and the "
+                f"CPU waits for it: {_advice(script, move.call).replace('make', 'move', 1)}"
+            )
+            notes = script.loops.repetition.notes_on_callers(move.call)
+            yield Finding(self.code, script.span(move.call), message, None, notes)
 
     def _of_lists(
         self, script: Script, sites: list[CallSite], numbers: dict[int, list[cst.Call]]
@@ -234,6 +247,7 @@ def _advice(script: Script, node: cst.CSTNode) -> str:
     if script.loops.batch_loop(node) is not None:
         return "make it once, before the loop"
     owner = script.scopes.class_of(node)
-    if owner is not None and "torch.nn.Module" in script.functions.bases(owner):
+    bases = script.functions.bases(owner) if owner is not None else []
+    if any(base.endswith(("torch.nn.Module", ".LightningModule")) for base in bases):
         return "keep it in a buffer: self.register_buffer(..., persistent=False)"
     return "make it once and keep it"
