@@ -106,3 +106,37 @@ def test_a_backward_pass_without_a_step_is_no_training() -> None:
 def test_a_mode_that_is_set_back_is_no_training() -> None:
     text = LOADER + LOADED + "net.eval()\n" + APPLIED + "net.train()\n"
     assert _impacts(text, "TL102") == set()
+
+
+ROLLOUTS = """\
+losses = []
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for x in loader:
+    opt.zero_grad()
+    answers = {answers}
+    loss = net(answers.cuda()).mean()
+    loss.backward()
+    opt.step()
+    losses.append(loss.item())
+"""
+SAMPLES = """\
+@torch.no_grad()
+def sample(net: torch.nn.Module, x):
+    for step in range(256):
+        x = net(x)
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("answers", "impact"),
+    [
+        ("net.generate(x, max_new_tokens=256)", "low"),
+        ("sample(net, x)", "low"),
+        ("x.generate()", "high"),
+        ("net(x)", "high"),
+    ],
+)
+def test_waits_beside_generation_are_low(answers: str, impact: str) -> None:
+    text = LOADER + SAMPLES + ROLLOUTS.format(answers=answers)
+    assert _impacts(text, "TL201") == {impact}

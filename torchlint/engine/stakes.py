@@ -13,13 +13,17 @@ if TYPE_CHECKING:
 
 _LESS: Final[dict[str, Impact]] = {"high": "medium", "medium": "low", "low": "low"}
 
+_WAITS: Final = "TL2"
+"""The codes of rules about the host and the device, whose findings cost milliseconds a pass."""
+
 
 def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
     """Return a finding with the impact that it has where the code stands, None if it has none.
 
     High is for what runs in each step of a training or in each epoch. Inference, conversion and
     the making of data run once: low, or medium where results are at stake. So is what nothing uses.
-    An evaluation at the end of a training matters one level less.
+    An evaluation at the end of a training matters one level less. Beside the seconds for which a
+    network generates, a wait of the host for the device is low.
     """
     impact = finding.impact or head.impact
     purpose = script.whole.program.purpose
@@ -29,7 +33,9 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
         return replace(finding, impact="medium" if _is_about_results(impact, head) else "low")
     if impact == "low":
         return finding
-    if purpose.is_unused(finding.span):
+    if purpose.is_unused(finding.span) or (
+        head.code.startswith(_WAITS) and script.whole.loops.generation.is_beside(finding.span)
+    ):
         return replace(finding, impact="low")
     if not head.is_about_results and purpose.is_evaluated_once(finding.span):
         return replace(finding, impact=_LESS[impact])

@@ -26,6 +26,7 @@ from torchlint_rules.tl203_created_on_host.hosttensors import Made, made
 
 _WIDTH: Final = 100
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_COUNTED: Final = ("builtins.enumerate", "builtins.zip", "builtins.reversed")
 _TAKES_DTYPE: Final = frozenset("zeros ones eye".split())
 _GENERATOR: Final = "the GPU's random generator gives other numbers than the CPU's"
 _ROUNDING: Final = "a GPU may round the last digit differently"
@@ -43,6 +44,8 @@ class CreatedOnHost(Rule):
         for site in script.calls.of_methods("to", "cuda", "type_as", "copy_"):
             found = _transfer(script, site)
             if found is None or not script.loops.each_step(site.node):
+                continue
+            if _drives_loop(script, site.node):
                 continue
             made_by = script.code(found.made.site.node.func)
             message = (
@@ -129,6 +132,32 @@ def _moved_under_guard(script: Script, call: cst.Call) -> cst.Assign | None:
     uses = script.scopes.uses(bindings[0], script.scopes.home(line))
     at = script.tree.order(moved)
     return line if all(script.tree.order(use) >= at for use in uses) else None
+
+
+def _drives_loop(script: Script, call: cst.Call) -> bool:
+    """Return whether a loop of Python goes through what moves, and nothing else reads it."""
+    line = script.tree.parent(call)
+    if not isinstance(line, cst.Assign):
+        return _is_gone_through(script, call)
+    reads = [
+        name
+        for target in line.targets
+        if isinstance(target.target, cst.Name)
+        for name in script.tree.spelled(target.target.value)
+        if script.scopes.reads(name)
+        and any(binding.node is line for binding in script.scopes.reaching(name))
+    ]
+    return bool(reads) and all(_is_gone_through(script, name) for name in reads)
+
+
+def _is_gone_through(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether an expression is what a loop goes through, as it is or counted."""
+    around = script.tree.parent(node)
+    while isinstance(around, (cst.Arg, cst.Call)) and not (
+        isinstance(around, cst.Call) and script.name(around.func) not in _COUNTED
+    ):
+        node, around = around, script.tree.parent(around)
+    return isinstance(around, (cst.For, cst.CompFor)) and around.iter is node
 
 
 def _cure(found: Made, where: str | None) -> str:

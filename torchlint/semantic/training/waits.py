@@ -100,7 +100,7 @@ _PACKS: Final = (
     cst.ConcatenatedString, cst.SimpleStatementLine, cst.StarredElement,
 )  # fmt: skip
 _Entry = cst.Subscript | None
-_BOUND: Final = (How.ASSIGN, How.UNPACKED, How.DECLARED, How.LOOP)
+_BOUND: Final = (How.ASSIGN, How.UNPACKED, How.LOOP)
 
 
 class Waits(Analysis):
