@@ -114,7 +114,7 @@ def _of_call(script: Script, call: cst.Call) -> _Repeat | None:
         free = site.name is not None
         times, dim = site.given("repeats", int(free)), site.argument("dim", 1 + free)
         source = site.given("input", 0) if free else None
-        whole = source.value if source is not None else _receiver(call)
+        whole = source.value if source is not None else receiver_of(call)
         if times is None or whole is None or not isinstance(dim.literal, int):
             return None
         if script.kind(times.value) is Kind.TENSOR:
@@ -135,10 +135,6 @@ def _last_word(script: Script, call: cst.Call) -> str:
     if name is not None:
         return name.removeprefix("torch.")
     return method_of(call)
-
-
-def _receiver(call: cst.Call) -> cst.BaseExpression | None:
-    return receiver_of(call)
 
 
 def _repeated_axis(script: Script, function: cst.FunctionDef) -> int | None:
