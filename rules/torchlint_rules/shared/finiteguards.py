@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import (
+    CALLERS,
     Frequency,
     How,
     Kind,
@@ -21,7 +22,6 @@ from torchlint.api import (
     word_of,
 )
 
-_DEPTH: Final = 3
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _ASKS: Final = ("isfinite", "isnan", "isinf")
 _MODULES: Final = ("math", "numpy", "torch")
@@ -48,7 +48,7 @@ def finite_guards(script: Script) -> Iterator[FiniteGuard]:
         loop = script.loops.batch_loop(holder) if asked is not None else None
         if asked is None or script.loops.frequency(holder) is not Frequency.EVERY_PASS:
             continue
-        if not (_is_in_step(script, holder, _DEPTH) if loop is None else _trains(script, loop)):
+        if not (_is_in_step(script, holder, CALLERS) if loop is None else _trains(script, loop)):
             continue
         if isinstance(holder, cst.If) and not _only_stops(script, holder):
             continue
