@@ -373,3 +373,16 @@ def gives_pair(method: str, call: cst.Call, bound: bool = False) -> bool:
     own = call.args if bound else call.args[1:]
     first = [arg for arg in own if arg.keyword is None or arg.keyword.value in ("dim", "axis")]
     return bool(first) and not isinstance(first[0].value, (cst.Call, cst.Attribute))
+
+
+def literal_index(node: cst.Subscript) -> int | None:
+    """Return the number that a subscript takes, None for any other."""
+    if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+        return None
+    value = node.slice[0].slice.value
+    return int(value.value) if isinstance(value, cst.Integer) and value.value.isdigit() else None
+
+
+def takes_many(node: cst.Subscript) -> bool:
+    """Return whether an index is a slice, so that an array stays an array."""
+    return any(isinstance(element.slice, cst.Slice) for element in node.slice)

@@ -23,7 +23,9 @@ from torchlint.semantic.values.kind import (
     gives_pair,
     is_module_class,
     joined,
+    literal_index,
     method_result,
+    takes_many,
 )
 from torchlint.semantic.values.losses import Losses
 from torchlint.semantic.values.origins import Origins, Steps
@@ -154,8 +156,7 @@ class Kinds(Analysis):
         target = self.scopes.stored(node)
         if target is not None and self.scopes.reads(node) is False:
             return self.kind_of_binding(target)
-        sent = self.losses.attributes(node)
-        if sent and dotted(node) in sent:
+        if (sent := self.losses.attributes(node)) and dotted(node) in sent:
             return _LOSS
         base = self.kind(node.value)
         attribute = node.attr.value
@@ -163,6 +164,8 @@ class Kinds(Analysis):
             if attribute in ("data", "T", "mT", "real", "imag"):
                 return base
             return _TENSOR if attribute == "grad" else _UNKNOWN
+        if attribute == "grad" and base is _UNKNOWN and dotted(node) != "self.grad":
+            return _TENSOR if self.names.name(node) is None else _UNKNOWN
         if base is _LOADER:
             return {"dataset": Kind.DATASET, "sampler": Kind.SAMPLER}.get(attribute, _UNKNOWN)
         if base is _MODULE and attribute == "module":
@@ -183,20 +186,20 @@ class Kinds(Analysis):
         if base in _TENSORS:
             return _TENSOR
         if base is _NDARRAY:
-            return _NDARRAY if _many(node) else _UNKNOWN
+            return _NDARRAY if takes_many(node) else _UNKNOWN
         if base is _LOADER:
             return base
-        if isinstance(node.value, cst.Name) and _index(node) is not None:
+        if isinstance(node.value, cst.Name) and literal_index(node) is not None:
             if self._is_batch(node.value):
                 return _TENSOR
         if base in (Kind.MAPPING, _SEQUENCE) and isinstance(node.value, (cst.Name, cst.Attribute)):
-            found, index = self._kind_of_member(node), _index(node)
+            found, index = self._kind_of_member(node), literal_index(node)
             if found is _UNKNOWN and index is not None:
                 found = self._element(node.value, (index,))
             by_name = conventional(last_word(node.value))
             return by_name if found is _UNKNOWN and by_name is _LOADER else found
         if isinstance(node.value, cst.Call):
-            index = _index(node)
+            index = literal_index(node)
             if index is not None:
                 return self._element(node.value, (index,))
         return _UNKNOWN
@@ -458,8 +461,15 @@ class Kinds(Analysis):
         """Return the kind of all values that a file puts into containers at some steps."""
         origin = self.origins.of(node, steps)
         if not origin.complete or node in origin.values:
-            return _UNKNOWN
+            return self._kind_of_drawn(node) if steps == (None,) else _UNKNOWN
         return joined([self.kind(value) for value in origin.values])
+
+    def _kind_of_drawn(self, node: cst.BaseExpression) -> Kind:
+        """Return the kind of the items of a comprehension, or of a name for one."""
+        reaching = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        made = [each.value for each in reaching] if reaching else [node]
+        drawn = all(isinstance(each, (cst.ListComp, cst.GeneratorExp)) for each in made)
+        return self._element(node, (0,)) if drawn else _UNKNOWN
 
     @cached_property
     def _indices(self) -> frozenset[str]:
@@ -580,15 +590,3 @@ _LITERALS: Final[dict[type[cst.CSTNode], Kind]] = {
     cst.Dict: Kind.MAPPING,
     cst.DictComp: Kind.MAPPING,
 }
-
-
-def _index(node: cst.Subscript) -> int | None:
-    if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
-        return None
-    value = node.slice[0].slice.value
-    return int(value.value) if isinstance(value, cst.Integer) and value.value.isdigit() else None
-
-
-def _many(node: cst.Subscript) -> bool:
-    """Return whether an index is a slice, so that an array stays an array."""
-    return any(isinstance(element.slice, cst.Slice) for element in node.slice)
