@@ -54,7 +54,6 @@ from torchlint.semantic.values.values import State, Value
 
 __all__ = [
     "ASSIGNED",
-    "CALLERS",
     "Accumulation",
     "Accumulator",
     "Act",
@@ -64,6 +63,7 @@ __all__ = [
     "Array",
     "Attention",
     "Binding",
+    "CALLERS",
     "CallSite",
     "Compilation",
     "Duty",

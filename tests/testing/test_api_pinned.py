@@ -38,7 +38,7 @@ def _is_ours(value: object) -> bool:
 def _lines(module: Any) -> Iterator[str]:
     for name in module.__all__:
         value = getattr(module, name)
-        if get_origin(value) is not None:
+        if get_origin(value) is not None or isinstance(value, int):
             yield f"{name} = {value}"
         elif inspect.isclass(value):
             yield from _class(name, value)
