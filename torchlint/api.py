@@ -54,6 +54,7 @@ from torchlint.semantic.values.values import State, Value
 
 __all__ = [
     "ASSIGNED",
+    "CALLERS",
     "Accumulation",
     "Accumulator",
     "Act",
@@ -63,7 +64,6 @@ __all__ = [
     "Array",
     "Attention",
     "Binding",
-    "CALLERS",
     "CallSite",
     "Compilation",
     "Duty",
