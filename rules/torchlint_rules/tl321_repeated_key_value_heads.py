@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import (
+    ASSIGNED,
     Binding,
     CallSite,
     Finding,
@@ -24,7 +25,6 @@ from torchlint.api import (
 _FUNCTION: Final = "torch.nn.functional.scaled_dot_product_attention"
 _NEEDED: Final = (2, 5)
 _HEADS: Final = (1, -3)
-_STEPS: Final = 6
 
 
 class _Repeat(NamedTuple):
@@ -65,7 +65,7 @@ class RepeatedKeyValueHeads(Rule):
 def _repeat(script: Script, node: cst.BaseExpression) -> _Repeat | None:
     """Return the repetition of heads that the keys or the values of an attention are."""
     swapped = False
-    for _ in range(_STEPS):
+    for _ in range(ASSIGNED):
         if isinstance(node, cst.Name):
             bindings = script.scopes.reaching(node)
             if len(bindings) == 2:
