@@ -9,6 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import State, Values
@@ -21,7 +22,6 @@ _HOOKS: Final = ("train_dataloader", "val_dataloader")
 _TRAINER: Final = re.compile(r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*Trainer")
 _RELOADING: Final = ("reload_dataloaders_every_n_epochs", "reload_dataloaders_every_epoch")
 """The options of Lightning's trainer that make it ask for new loaders."""
-_DEPTH: Final = 5
 
 
 class LightningLoaders(Analysis):
@@ -33,7 +33,7 @@ class LightningLoaders(Analysis):
         self.origins = origins
 
     def hooks(
-        self, function: cst.FunctionDef | None, depth: int = _DEPTH
+        self, function: cst.FunctionDef | None, depth: int = CALLERS
     ) -> Iterator[cst.FunctionDef]:
         """Yield the methods from which Lightning takes a loader for all epochs."""
         if function is None or not depth:
