@@ -11,10 +11,11 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Definition, Functions
 from torchlint.semantic.training.networks import Networks, Root, Roots
+from torchlint.semantic.values.options import Options
 from torchlint.semantic.values.values import Values
 
-_MOST: Final = 200_000
-"""Weights of a tiny network: two layers of 256 have a third of it."""
+_MOST: Final = 300_000
+"""Weights of a tiny network: a digit's 784 pixels and two layers of 256 have fewer."""
 _WIDE: Final = 256
 """An unknown width beside a known one of at most this is taken to be as wide."""
 _REPEATED: Final = 4
@@ -43,9 +44,12 @@ _LOOPS: Final = (cst.For, cst.While, cst.ListComp, cst.GeneratorExp)
 class Sizes(Analysis):
     """Counts the weights of networks whose layers are all in view, with their widths."""
 
-    def __init__(self, functions: Functions, values: Values, networks: Networks) -> None:
+    def __init__(
+        self, functions: Functions, values: Values, options: Options, networks: Networks
+    ) -> None:
         super().__init__(functions)
         self.values = values
+        self.options = options
         self.networks = networks
 
     def are_tiny(self, *networks: cst.BaseExpression) -> bool:
@@ -190,5 +194,6 @@ class Sizes(Analysis):
             one, other = self._number(node.left), self._number(node.right)
             return None if one is None or other is None else one * other
         found = self.values.value_of(node)
-        number = found.literal
+        option = self.options.of(node) if not found.is_literal else None
+        number = option.default if option is not None else found.literal
         return number if type(number) is int else None
