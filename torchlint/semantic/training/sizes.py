@@ -16,6 +16,8 @@ from torchlint.semantic.values.values import Values
 
 _MOST: Final = 300_000
 """Weights of a tiny network: a digit's 784 pixels and two layers of 256 have fewer."""
+_MOST_UPDATED: Final = 200_000
+"""The same for an optimizer, which launches kernels for each tensor whatever their size."""
 _WIDE: Final = 256
 """An unknown width beside a known one of at most this is taken to be as wide."""
 _REPEATED: Final = 4
@@ -59,15 +61,15 @@ class Sizes(Analysis):
 
     def updates_tiny(self, optimizer: cst.Call) -> bool:
         """Return whether all networks whose parameters an optimizer holds are tiny together."""
-        return self._are_tiny(self.networks.held(optimizer))
+        return self._are_tiny(self.networks.held(optimizer), _MOST_UPDATED)
 
     def is_weightless(self, network: cst.BaseExpression) -> bool:
         """Return whether a network is a class in view that has no weights to record graphs of."""
         roots = self.networks.roots(network)
         return bool(roots) and not sum(map(self._weights, roots))
 
-    def _are_tiny(self, roots: Roots) -> bool:
-        return 0 < sum(map(self._weights, roots)) <= _MOST
+    def _are_tiny(self, roots: Roots, most: int = _MOST) -> bool:
+        return 0 < sum(map(self._weights, roots)) <= most
 
     def _sees_small_images(self, root: Root) -> bool:
         """Return whether a network does not convolve, or a dense layer reads its flattened maps."""
