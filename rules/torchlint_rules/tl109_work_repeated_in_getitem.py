@@ -17,6 +17,7 @@ from torchlint.api import (
     Per,
     Rule,
     Script,
+    last_word,
     method_of,
     receiver_of,
 )
@@ -147,12 +148,7 @@ def _item_work(script: Script, call: cst.Call) -> str:
     said = receiver_of(call) or func
     method = method_of(call)
     for node, ran in ((func, "__call__"), (said, method)):
-        last = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
-        if (
-            not isinstance(last, str)
-            or "tokenizer" not in script.names.words(last)
-            or not call.args
-        ):
+        if "tokenizer" not in script.names.words(last_word(node)) or not call.args:
             continue
         if ran in _TOKENISES and script.functions.definition(func) is None:
             return (

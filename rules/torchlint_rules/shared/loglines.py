@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import End, Frequency, Kind, Loop, Role, Script
+from torchlint.api import End, Frequency, Kind, Loop, Role, Script, last_word
 from torchlint_rules.shared.alarms import reports_alarm
 from torchlint_rules.shared.loggedvalues import Shown, shown
 
@@ -132,8 +132,7 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
     if method in _METHODS:
         return script.kind(said) not in _TENSORS
     said = said.value if isinstance(said, cst.Subscript) else said
-    owner = said.attr if isinstance(said, cst.Attribute) else said
-    word = owner.value.lower() if isinstance(owner, cst.Name) else ""
+    word = last_word(said).lower()
     if method == "line":
         return word in _PLOTTERS
     if method in ("write", "writerow"):

@@ -479,7 +479,7 @@ def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
         checkpoint
         for site in script.calls.of_methods("state_dict")
         if _is_optimizer(script, site.receiver)
-        and not _in_test(script, site.node)
+        and not script.program.purpose.is_test(site.node)
         and (checkpoint := _checkpoint(script, site.node)) is not None
     ]
     message = (
@@ -527,8 +527,3 @@ def _is_network(script: Script, node: cst.BaseExpression) -> bool:
     return kind is Kind.MODULE or (
         kind is Kind.UNKNOWN and bool(_NETWORKS & set(script.names.words(script.code(node))))
     )
-
-
-def _in_test(script: Script, node: cst.CSTNode) -> bool:
-    function = script.scopes.function(node)
-    return function is not None and function.name.value.startswith("test")
