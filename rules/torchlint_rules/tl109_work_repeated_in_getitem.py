@@ -237,9 +237,13 @@ class _Changes:
 
 
 def _is_cached(script: Script, body: cst.CSTNode) -> bool:
-    """Return whether a decorator caches the result of a function."""
-    decorators = body.decorators if isinstance(body, cst.FunctionDef) else ()
-    return any("cache" in script.code(each.decorator) for each in decorators)
+    """Return whether a decorator caches the result of a function, or all its callers keep it."""
+    if not isinstance(body, cst.FunctionDef):
+        return False
+    callers = script.functions.callers(body)
+    return any("cache" in script.code(each.decorator) for each in body.decorators) or (
+        bool(callers) and all(_is_stored(script, call) for call in callers)
+    )
 
 
 def _is_kept(script: Script, call: cst.Call) -> bool:
@@ -249,6 +253,11 @@ def _is_kept(script: Script, call: cst.Call) -> bool:
         if isinstance(branch, (cst.If, cst.ExceptHandler, cst.IfExp)):
             return True
         branch = script.tree.parent(branch)
+    return _is_stored(script, call)
+
+
+def _is_stored(script: Script, call: cst.Call) -> bool:
+    """Return whether the object keeps the result of a call."""
     return any(
         script.code(each.target).startswith("self.")
         for line in script.tree.within(script.tree.statement(call), cst.Assign)

@@ -467,7 +467,8 @@ def _varies(script: Script, call: cst.Call, loop: Loop) -> bool:
 
 def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
     scaling = script.optimizers.scaling
-    if not (scaling.makers and scaling.of("scale", "step")) or scaling.escapes:
+    always = any(map(scaling.is_always_on, scaling.makers))
+    if not (always and scaling.of("scale", "step")) or scaling.escapes:
         return
     if scaling.of("state_dict") or any(
         script.code(site.receiver).endswith("scaler")
