@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
 
 from torchlint.edit import Span
 from torchlint.semantic.syntax import Syntax
+from torchlint.semantic.syntax.linked import LinkedText
 from torchlint.source import Source
 
 
 class Places:
-    """The spans of nodes.
+    """The spans of nodes, those of linked modules in the whole text.
 
     Most are known from reading. Nodes that LibCST parsed, in a file or in an expression with a
     known span, are placed on demand: their spans are those of the code that LibCST generates.
     """
 
     def __init__(
-        self, source: Source, syntax: Syntax, parents: Mapping[cst.CSTNode, cst.CSTNode]
+        self,
+        source: Source,
+        syntax: Syntax,
+        texts: Sequence[LinkedText],
+        parents: Mapping[cst.CSTNode, cst.CSTNode],
     ) -> None:
         self.source = source
+        self.syntax = syntax
         self.module = syntax.module
         self.parents = parents
         self._known = syntax.spans
-        self._fragments = syntax.fragments
         self._spans: dict[cst.CSTNode, Span] = {}
+        self._linked: dict[cst.CSTNode, tuple[Syntax, int]] = {}
+        """The excerpt of each top-level statement of a linked module, and its offset."""
+        for text in texts:
+            begin = text.starts[0]
+            self._spans[text.module] = Span(begin, begin + len(text.text))
+            for read, start in zip(text.read, text.starts, strict=True):
+                self._linked.update(dict.fromkeys(read.module.body, (read, start)))
 
     def span(self, node: cst.CSTNode) -> Span:
         """Return the span of a node; that of an expression includes its own parentheses."""
@@ -46,16 +58,31 @@ class Places:
             self._spans[self.module] = Span(0, len(self.source.text))
             self._keep(self.module, self.source.text, 0)
             return
-        at: cst.CSTNode | None = node
-        while at is not None and at not in self._fragments:
-            at = self.parents.get(at)
+        syntax, offset = self._reading(node)
+        if node in syntax.spans:
+            begin, end = syntax.spans[node]
+            self._spans[node] = Span(begin + offset, end + offset)
+            return
+        at = self._around(node, syntax.fragments)
         if at is None:
             raise KeyError(f"a {type(node).__name__} has no place of its own")
-        fragment, start = self._fragments[at]
+        fragment, start = syntax.fragments[at]
         module = self.module.with_changes(
             header=(), footer=(), body=(cst.SimpleStatementLine((cst.Expr(fragment),)),)
         )
-        self._keep(module, module.code, start)
+        self._keep(module, module.code, start + offset)
+
+    def _reading(self, node: cst.CSTNode) -> tuple[Syntax, int]:
+        """Return what was read with a node in it, and the offset of that in the whole text."""
+        top = self._around(node, self._linked)
+        return (self.syntax, 0) if top is None else self._linked[top]
+
+    def _around(self, node: cst.CSTNode, known: Container[cst.CSTNode]) -> cst.CSTNode | None:
+        """Return the innermost of some nodes that is, or contains, a node."""
+        at: cst.CSTNode | None = node
+        while at is not None and at not in known:
+            at = self.parents.get(at)
+        return at
 
     def _keep(self, module: cst.Module, code: str, start: int) -> None:
         """Keep the spans of the nodes of a module whose code begins at `start`."""

@@ -288,7 +288,7 @@ class Tree:
     def span(self, node: cst.CSTNode) -> Span:
         """Return the span of a node; that of an expression includes its own parentheses."""
         if self._places is None:
-            self._places = Places(self.source, self.syntax, self.parents)
+            self._places = Places(self.source, self.syntax, self.texts, self.parents)
         return self._places.span(node)
 
     def text(self, node: cst.CSTNode) -> str:
