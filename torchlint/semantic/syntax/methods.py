@@ -21,5 +21,5 @@ def receiver_of(node: cst.CSTNode | None, *methods: str) -> cst.BaseExpression |
 
 def word_of(call: cst.Call) -> str:
     """Return the last word of what a call calls: `f` of `f()` and `a.f()`, "" of others."""
-    last = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
-    return last.value if isinstance(last, cst.Name) else ""
+    last = call.func.attr if type(call.func) is cst.Attribute else call.func
+    return last.value if type(last) is cst.Name else ""

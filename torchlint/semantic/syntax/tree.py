@@ -113,6 +113,8 @@ class Tree:
         self._spelled: dict[str, list[cst.Name]] | None = None
         self._places: Places | None = None
         self._walk()
+        self._starts = [self._order[module] for module in self.modules]
+        """The rank of each module."""
 
     def _walk(self) -> None:
         parents, order, end = self.parents, self._order, self._end
@@ -182,7 +184,7 @@ class Tree:
         if not self.texts:
             return self.module
         rank = self._order.get(node, 0)
-        return self.modules[bisect_right(self.modules, rank, key=self.order) - 1]
+        return self.modules[bisect_right(self._starts, rank) - 1]
 
     def path_of(self, node: cst.CSTNode) -> str:
         """Return the path of the module that contains a node, as the view has it."""
@@ -324,16 +326,16 @@ class Tree:
         Code without comments is joined into one line; an expression loses its own parentheses where
         they make no difference.
         """
+        if isinstance(node, cst.BaseExpression):
+            code = self.argument(node)
+            kept = node.lpar and "#" not in code and not isinstance(node, _ATOMS)
+            return f"({code})" if kept else code
         if isinstance(node, cst.Arg):
             name = f"{node.keyword.value}=" if node.keyword is not None else node.star
             return f"{name}{self.argument(node.value)}"
         if isinstance(node, (cst.BaseSmallStatement, cst.SimpleStatementLine)):
             return _joined(self.text(node), 0)
-        if not isinstance(node, cst.BaseExpression):
-            return self.text(node)
-        code = self.argument(node)
-        kept = node.lpar and "#" not in code and not isinstance(node, _ATOMS)
-        return f"({code})" if kept else code
+        return self.text(node)
 
     def argument(self, node: cst.BaseExpression) -> str:
         """Return the code of an expression like `code`, without any parentheses around it."""

@@ -45,7 +45,7 @@ class Purpose(Analysis):
 
         The code of networks is not: other scripts train them.
         """
-        if not (self._is_started and self._applies) or self._trains:
+        if not self._is_started or self._trains or not self._applies:
             return False
         return not any(
             derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION)
@@ -80,9 +80,8 @@ class Purpose(Analysis):
         if isinstance(definition, cst.FunctionDef) and owner is not None:
             if name.startswith("__") or name in _HOOKS or not self._is_closed(owner):
                 return False
-        names = (each for each in self.tree.all(cst.Name) if each is not definition.name)
         return (
-            not any(each.value == name for each in names)
+            all(each is definition.name for each in self.tree.spelled(name))
             and not any(each.attr.value == name for each in self.tree.all(cst.Attribute))
             and not any(name in each.value for each in self.tree.all(cst.SimpleString))
             and not self._looks_names_up
