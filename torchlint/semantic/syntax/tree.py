@@ -105,8 +105,8 @@ class Tree:
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         """The parent of each node."""
         self._order: dict[cst.CSTNode, int] = {}
-        self._end: dict[cst.CSTNode, int] = {}
-        """The rank behind the last node inside each node that has children."""
+        self._ends: list[int] = []
+        """The rank behind the last node inside each node, by the rank of the node."""
         self._by_type: dict[type[cst.CSTNode], list[Any]] = {}
         self._ranks: dict[type[cst.CSTNode], list[int]] = {}
         """The ranks of the nodes of each type that `within` was called for."""
@@ -117,18 +117,20 @@ class Tree:
         """The rank of each module."""
 
     def _walk(self) -> None:
-        parents, order, end = self.parents, self._order, self._end
+        parents, order, ends = self.parents, self._order, self._ends
         by_type, known, no_nodes = self._by_type, _READERS, _NO_NODES
         around: list[cst.CSTNode] = []
+        begun: list[int] = []
         stack: list[Any] = [*reversed(self.modules)]
         rank = 0
         while stack:
             node = stack.pop()
             if node is None:
-                end[around.pop()] = rank
+                around.pop()
+                ends[begun.pop()] = rank
                 continue
             order[node] = rank
-            rank += 1
+            ends.append(rank + 1)
             if around:
                 parents[node] = around[-1]
             kind = type(node)
@@ -137,9 +139,11 @@ class Tree:
             except KeyError:
                 by_type[kind] = [node]
             readers = known[kind] if kind in known else _backwards(kind)
+            rank += 1
             if not readers:
                 continue
             around.append(node)
+            begun.append(rank - 1)
             stack.append(None)
             for read in readers:
                 child = read(node)
@@ -213,12 +217,12 @@ class Tree:
 
     def end(self, node: cst.CSTNode) -> int:
         """Return the rank that follows the last node inside `node`."""
-        return self._end.get(node) or self._order[node] + 1
+        return self._ends[self._order[node]]
 
     def inside(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Return whether `node` is `outer` or stands inside it."""
         order = self._order
-        return node is outer or order[outer] < order[node] < self._end.get(outer, 0)
+        return node is outer or (begin := order[outer]) < order[node] < self._ends[begin]
 
     def all(self, kind: type[NodeT]) -> list[NodeT]:
         """Return every node of exactly this type, in source order."""
