@@ -20,6 +20,9 @@ _TYPED: Final = {
     "torch.BoolTensor": "bool",
 }
 _MAKERS: Final = ("torch.tensor", "torch.as_tensor", *_TYPED)
+_NORMS: Final = "torch._foreach_norm"
+"""What gives a list of numbers, one for each tensor."""
+_REDUCING: Final = ("norm", "mean", "sum", "std", "var", "prod", "max", "min", "any", "all")
 _FILLING: Final = frozenset("append clear copy count index sort reverse".split())
 _MIXED: Final = "NumPy promotes arrays of different dtypes by rules that differ from torch's"
 _EMPTY: Final = "`np.stack` raises where the list is empty, torch.tensor made an empty tensor"
@@ -51,6 +54,14 @@ class TensorFromListOfArrays(Rule):
                 )
                 fix = _stacked_losses(script, site.node, given, members)
                 yield Finding(self.code, script.span(site.node), message, fix)
+            elif script.loops.each_step(site.node) and all(
+                _is_scalar(script, element) for element in members.elements
+            ):
+                message = (
+                    f"`{word}` fetches the numbers in `{script.tree.brief(given.value)}` from the "
+                    "device one by one: use `torch.stack`, which stays there"
+                )
+                yield Finding(self.code, script.span(site.node), message, impact="medium")
 
 
 class _Members(NamedTuple):
@@ -67,11 +78,13 @@ def _members(script: Script, node: cst.BaseExpression) -> _Members:
         return _Members(tuple(element.value for element in node.elements))
     if isinstance(node, cst.ListComp):
         return _Members((node.elt,), bool(node.for_in.ifs))
+    if isinstance(node, cst.Call) and script.name(node.func) == _NORMS:
+        return _Members((node,))
     if not isinstance(node, cst.Name):
         return _Members(())
     bindings = script.scopes.reaching(node)
     value = bindings[0].value if len(bindings) == 1 and bindings[0].how is How.ASSIGN else None
-    if isinstance(value, cst.ListComp):
+    if isinstance(value, (cst.ListComp, cst.Call)):
         return _members(script, value)
     if isinstance(value, cst.List):
         return _grown(script, node, value)
@@ -200,6 +213,21 @@ def _stacked_losses(
 def _is_loss(script: Script, element: cst.BaseExpression) -> bool:
     """Return whether an expression is a loss, detached or not."""
     return script.kind(receiver_of(element, "detach") or element) is Kind.LOSS
+
+
+def _is_scalar(script: Script, element: cst.BaseExpression) -> bool:
+    """Return whether an expression is a tensor of one number, which may be on a device."""
+    if script.values.placement.on_host(element) or not script.program.devices.can_use_accelerator:
+        return False
+    if isinstance(element, cst.Call) and script.name(element.func) == _NORMS:
+        return True
+    tensor = receiver_of(element, *_REDUCING)
+    return (
+        isinstance(element, cst.Call)
+        and not element.args
+        and tensor is not None
+        and script.kind(tensor) in (Kind.TENSOR, Kind.LOSS)
+    )
 
 
 def _is_detached(script: Script, element: cst.BaseExpression) -> bool:

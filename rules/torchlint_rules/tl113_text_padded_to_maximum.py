@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Rule, Script, State, Value, receiver_of
-from torchlint_rules.shared.tokenizers import TextMap, text_maps, tokenizer_of
+from torchlint_rules.shared.tokenizers import TextMap, function_of, text_maps, tokenizer_of
 
-_PADDING: Final = frozenset({
-    "DataCollatorWithPadding", "DataCollatorForTokenClassification", "DataCollatorForSeq2Seq",
-})  # fmt: skip
+_LABELLING: Final = ("DataCollatorForTokenClassification", "DataCollatorForSeq2Seq")
+"""The collators of Transformers that pad the texts of each batch, and a label for each token."""
+_PADDING: Final = ("DataCollatorWithPadding", "DataCollatorForLanguageModeling", *_LABELLING)
 """The collators of Transformers that pad each batch to its longest text."""
 _SHORT: Final = 64
 """The number of tokens up to which padding costs little."""
@@ -30,12 +30,13 @@ class TextPaddedToMaximum(Rule):
         for mapped in text_maps(script):
             for call in mapped.calls:
                 given = _padded(script, call)
-                reader = next((each for each in readers if _feeds(script, mapped, each)), None)
-                if given is None or reader is None or _keeps_shapes(script, reader):
+                fed = [each for each in readers if _feeds(script, mapped, each)]
+                if given is None or not fed or any(_keeps_shapes(script, each) for each in fed):
                     continue
-                cure = _cure(script, reader)
-                if cure is None or (cure and _labels_tokens(script, mapped)):
+                cures = [_cure(script, mapped, each) for each in fed]
+                if None in cures:
                     continue
+                cure = next(filter(None, cures), "")
                 message = (
                     "every text is padded to the maximum length, and the network computes on the "
                     f"padding: {cure or 'leave it out, the collator pads each batch'}"
@@ -106,19 +107,46 @@ def _keeps_shapes(script: Script, reader: _Reader) -> bool:
     return any(map(script.modules.may_be_compiled, reader.networks))
 
 
-def _cure(script: Script, reader: _Reader) -> str | None:
+def _cure(script: Script, mapped: TextMap, reader: _Reader) -> str | None:
     """Return what else must change, empty if nothing, None if the collator may want the padding."""
     collate = reader.collate
+    if _labels_tokens(script, mapped) and not _pads_labels(script, collate):
+        return None
     if collate.state is State.ABSENT or collate.equals(None):
         cure = f"leave it out, and pass `{reader.option}=DataCollatorWithPadding(tokenizer)`"
         return "" if reader.pads else cure
     node = collate.node
+    if node is None:
+        return None
+    if _joins_by_tokenizer(script, node):
+        return ""
     if not isinstance(node, cst.Call):
         return None
-    name = script.name(node.func) or ""
-    pads = name.startswith("transformers.") and name.rpartition(".")[2] in _PADDING
     padding = script.calls.at(node).argument("padding", 1)
-    return "" if (pads and padding.state is State.ABSENT) or padding.equals(True) else None
+    if padding.equals(True):
+        return ""
+    return "" if _collator(script, collate) in _PADDING and padding.state is State.ABSENT else None
+
+
+def _collator(script: Script, collate: Value) -> str:
+    """Return the class of Transformers that a collate function is an object of."""
+    name = script.name(collate.node.func) if isinstance(collate.node, cst.Call) else None
+    return (name or "").rpartition(".")[2] if (name or "").startswith("transformers.") else ""
+
+
+def _pads_labels(script: Script, collate: Value) -> bool:
+    """Return whether a collator pads a label for each token as well."""
+    return _collator(script, collate) in _LABELLING
+
+
+def _joins_by_tokenizer(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a function of this file joins a batch by a tokenizer: `tokenizer.pad(…)`."""
+    function = function_of(script, node)
+    pads = [] if function is None else script.tree.within(function.body, cst.Call)
+    found = [call for call in pads if receiver_of(call, "pad") is not None]
+    return bool(found) and all(
+        script.calls.at(call).argument("padding", 1).state is State.ABSENT for call in found
+    )
 
 
 def _alone(script: Script, mapped: TextMap) -> bool:
@@ -131,10 +159,14 @@ def _alone(script: Script, mapped: TextMap) -> bool:
 
 
 def _labels_tokens(script: Script, mapped: TextMap) -> bool:
-    """Return whether a function makes labels of the tokens, which this collator does not pad."""
+    """Return whether a `map` makes labels of the tokens, which not every collator pads."""
+    given = (site.given("function", 0) for site in script.calls.of_methods("map"))
+    functions = (function_of(script, each.value) for each in given if each is not None)
+    bodies = [mapped.body, *(each.body for each in functions if each is not None)]
     texts = {
         script.values.value_of(text).literal
-        for text in script.tree.within(mapped.body, cst.SimpleString)
+        for body in bodies
+        for text in script.tree.within(body, cst.SimpleString)
     }
     return texts >= {"labels", "input_ids"}
 

@@ -19,4 +19,7 @@ class SyncInEvaluationLoop(Rule):
             *stored_numbers(script, self.code, Role.EVAL_BATCH),
             *hook_reads(script, self.code, Rate.EVALUATION_STEP),
         )
-        yield from without_breaks(script, found)
+        purpose = script.program.purpose
+        for finding in without_breaks(script, found):
+            if not purpose.is_applied_once(finding.span):
+                yield finding

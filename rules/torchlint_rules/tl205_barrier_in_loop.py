@@ -135,8 +135,10 @@ def _is_meant(script: Script, site: CallSite) -> bool:
         return True
     home = loop.node if loop is not None else script.scopes.function(site.node)
     barrier = _BARRIERS[str(site.name)]
-    if home is None or barrier in (_EMPTIES, _COLLECTS):
-        return home is None
+    if home is None:
+        return True
+    if barrier in (_EMPTIES, _COLLECTS):
+        return script.loops.generation.is_beside(script.span(site.node))
     calls = list(script.tree.within(home, cst.Call))
     if barrier is _RESETS:
         return any("max_memory" in script.code(call.func) for call in calls)

@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.api import CallSite, Finding, Kind, Note, Rule, Script, State
 from torchlint_rules.shared.grouping import joined
+from torchlint_rules.shared.movedconstants import moved_constants
 from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
 
 _OF_VALUES: Final = frozenset(
@@ -25,7 +26,9 @@ _VARIABLE: Final = "torch.autograd.Variable"
 
 class ConstantRebuiltEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every constant that each step builds on the device."""
+        """Flag every constant that each step builds on the device, or copies there again."""
+        if script.program.devices.can_use_accelerator:
+            yield from self._of_moves(script)
         sites = list(script.calls.of(*_OF_VALUES, *_OF_SIZES))
         sites += script.calls.of_methods("new_tensor")
         if not sites or not script.program.devices.can_use_accelerator:
@@ -35,15 +38,28 @@ class ConstantRebuiltEachStep(Rule):
         for calls in numbers.values():
             yield self._of_numbers(script, calls)
 
+    def _of_moves(self, script: Script) -> Iterator[Finding]:
+        """Yield a finding for each constant that was made before the loop, on the host."""
+        for move in moved_constants(script):
+            message = (
+                f"`{script.tree.brief(move.call)}` copies the same tensor in every step, and the "
+                f"CPU waits for it: {_advice(script, move.call).replace('make', 'move', 1)}"
+            )
+            notes = script.loops.repetition.notes_on_callers(move.call)
+            yield Finding(self.code, script.span(move.call), message, None, notes)
+
     def _of_lists(
         self, script: Script, sites: list[CallSite], numbers: dict[int, list[cst.Call]]
     ) -> Iterator[tuple[cst.CSTNode, Finding]]:
         """Yield a finding for each constant but single numbers, which are put into `numbers`."""
         for site in sites:
             of_sizes = site.name in _OF_SIZES
-            if site.has_splat or not _is_constant_call(script, site, of_sizes):
+            if site.has_splat:
                 continue
             whole = _whole(script, site.node)
+            if not _is_constant_call(script, site, of_sizes):
+                if whole is not site.node or not _is_plain_number(script, site):
+                    continue
             if not _goes_to_device(script, site, whole, of_sizes) or _changes(script, whole):
                 continue
             if not script.loops.each_step(site.node) or _is_cold_round(script, site.node):
@@ -117,13 +133,24 @@ def _is_literal(script: Script, node: cst.BaseExpression, maker: str | None) -> 
 
 def _is_scalar(script: Script, site: CallSite) -> bool:
     data = site.given("data", 0)
-    return data is not None and script.kind(data.value) is Kind.NUMBER
+    return data is not None and (
+        script.kind(data.value) is Kind.NUMBER or script.values.numbers.is_number(data.value)
+    )
 
 
 def _is_number(script: Script, site: CallSite) -> bool:
     """Return whether a call is `torch.tensor(number, ...)`."""
     first = site.node.args[0]
     return site.name == "torch.tensor" and first.keyword is None and _is_scalar(script, site)
+
+
+def _is_plain_number(script: Script, site: CallSite) -> bool:
+    """Return whether a call is `torch.tensor(number)` of a number that the host computes."""
+    if not site.node.args or not _is_number(script, site):
+        return False
+    loop = script.loops.batch_loop(site.node)
+    played = loop is not None and script.loops.environments.are_stepped_in(loop.node)
+    return not played and script.values.numbers.is_number(site.node.args[0].value)
 
 
 def _is_fixed(script: Script, node: cst.BaseExpression) -> bool:
@@ -220,6 +247,7 @@ def _advice(script: Script, node: cst.CSTNode) -> str:
     if script.loops.batch_loop(node) is not None:
         return "make it once, before the loop"
     owner = script.scopes.class_of(node)
-    if owner is not None and "torch.nn.Module" in script.functions.bases(owner):
+    bases = script.functions.bases(owner) if owner is not None else []
+    if any(base.endswith(("torch.nn.Module", ".LightningModule")) for base in bases):
         return "keep it in a buffer: self.register_buffer(..., persistent=False)"
     return "make it once and keep it"

@@ -9,10 +9,10 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, How, Kind, Rule, Script, State, method_of, receiver_of
-from torchlint_rules.shared.finiteguards import finite_guards
 from torchlint_rules.shared.graphbreaks import without_breaks
 from torchlint_rules.shared.masks import is_mask
 from torchlint_rules.shared.passwaits import Holder, tested_tensors
+from torchlint_rules.shared.stepguards import step_guards
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _SIZED: Final = {
@@ -77,7 +77,7 @@ def _branches(script: Script) -> Iterator[tuple[cst.BaseExpression, str]]:
         *script.tree.all(cst.Assert),
         *script.tree.all(cst.IfExp),
     ]
-    guards = {id(each.holder) for each in finite_guards(script)}
+    guards = {id(each.holder) for each in step_guards(script)}
     for holder in holders:
         for part in tested_tensors(script, holder) if id(holder) not in guards else ():
             if _may_repeat(script, part):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Frequency, Impact, Note, Role, Rule, Script
 from torchlint_rules.shared.alarms import reports_alarm
-from torchlint_rules.shared.finiteguards import FiniteGuard, finite_guards
+from torchlint_rules.shared.stepguards import StepGuard, step_guards
 
 _SYNCS: Final = tuple(
     f"torch.{device}.synchronize" for device in ("cuda", "xpu", "mps", "accelerator")
 )
-_LATE: Final = "a value that is not finite is noticed up to {every} steps later, or not at all"
+_WAITS: Final = "waits as well"
+_LATE: Final = "what the check is about is noticed up to {every} steps later, or not at all"
 
 
 class GuardWaitsEachStep(Rule):
@@ -27,18 +29,38 @@ class GuardWaitsEachStep(Rule):
         yield from self._timers(script)
 
     def _guards(self, script: Script) -> Iterator[Finding]:
+        together: dict[int, list[StepGuard]] = {}
+        for guard in step_guards(script):
+            if guard.tensor is not None:
+                yield self._of_guard(script, guard)
+            else:
+                together.setdefault(id(script.scopes.home(guard.holder)), []).append(guard)
+        for guards in together.values():
+            first, *others = guards
+            notes = tuple(Note(script.span(each.asked), _WAITS) for each in others)
+            found = self._of_guard(script, first)
+            yield replace(found, notes=(*found.notes, *notes))
+
+    def _of_guard(self, script: Script, guard: StepGuard) -> Finding:
+        """Return the finding for a check."""
         every = self.settings["every"]
-        for guard in finite_guards(script):
-            shown = script.tree.brief(guard.asked)
-            message = (
-                f"`{shown}` waits for the device in every step, only to stop if "
-                f"`{script.code(guard.tensor)}` is not finite; check every {every}th step"
-            )
-            stays = _staying(script, guard)
-            notes = () if stays is None else (Note(script.span(stays), "the step waits here, too"),)
-            fix = _fix(script, guard, every) if stays is None else None
-            impact: Impact | None = "low" if stays is not None else None
-            yield Finding(self.code, script.span(guard.asked), message, fix, notes, impact)
+        shown = script.tree.brief(guard.asked)
+        only = (
+            "to raise an error if it fails"
+            if guard.tensor is None
+            else f"to stop if `{script.code(guard.tensor)}` is not finite"
+        )
+        message = (
+            f"`{shown}` waits for the device in every step, only {only}; check every {every}th step"
+        )
+        stays = _staying(script, guard) if guard.tensor is not None else None
+        notes = () if stays is None else (Note(script.span(stays), "the step waits here, too"),)
+        fix = _fix(script, guard, every) if stays is None else None
+        impact: Impact | None = "low" if stays is not None else None
+        callers = script.loops.repetition.notes_on_callers(guard.holder)
+        return Finding(
+            self.code, script.span(guard.asked), message, fix, (*notes, *callers), impact
+        )
 
     def _alarms(self, script: Script) -> Iterator[Finding]:
         every = self.settings["every"]
@@ -57,11 +79,11 @@ class GuardWaitsEachStep(Rule):
                 f"`{script.code(calls[0])}` waits for the device in every step to time it; record "
                 "events (`torch.cuda.Event(enable_timing=True)`) and read them at the log line"
             )
-            notes = tuple(Note(script.span(call), "waits as well") for call in calls[1:])
+            notes = tuple(Note(script.span(call), _WAITS) for call in calls[1:])
             yield Finding(self.code, script.span(calls[0]), message, None, notes, "low")
 
 
-def _staying(script: Script, guard: FiniteGuard) -> cst.CSTNode | None:
+def _staying(script: Script, guard: StepGuard) -> cst.CSTNode | None:
     """Return another read of each pass of the same loop."""
     around = guard.loop.node if guard.loop is not None else script.scopes.function(guard.holder)
     for reading in script.readings.within(around.body) if around is not None else ():
@@ -72,7 +94,7 @@ def _staying(script: Script, guard: FiniteGuard) -> cst.CSTNode | None:
     return None
 
 
-def _fix(script: Script, guard: FiniteGuard, every: int) -> Fix | None:
+def _fix(script: Script, guard: StepGuard, every: int) -> Fix | None:
     """Return a fix that asks only now and then, None if the passes are not counted."""
     counter = script.loops.frequencies.counter(guard.loop.node) if guard.loop is not None else None
     test = guard.holder.test

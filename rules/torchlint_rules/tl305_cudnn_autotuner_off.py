@@ -23,7 +23,10 @@ from torchlint_rules.shared.cuda import (
 
 _LINE: Final = "{torch}.backends.cudnn.benchmark = True"
 _CONVOLUTIONS: Final = frozenset(
-    f"torch.nn.{word}" for word in ("Conv2d", "Conv3d", "ConvTranspose2d", "ConvTranspose3d")
+    f"torch.nn.{lazy}{kind}{sides}d"
+    for lazy in ("", "Lazy")
+    for kind in ("Conv", "ConvTranspose")
+    for sides in (2, 3)
 )
 _VARYING: Final = re.compile(
     r"collate_fn|multi_?scale|multiscale|detection|rcnn|\byolo|bounding|\bbbox|pad_sequence|"
@@ -47,9 +50,7 @@ class CudnnAutotunerOff(Rule):
             return
         if not _convolves(script) or not _has_one_size(script):
             return
-        if script.program.vocabulary.has_lowered(_VARYING) or any(
-            map(_wants_to_repeat, (script, script.running))
-        ):
+        if _may_vary(script) or any(map(_wants_to_repeat, (script, script.running))):
             return
         switch = _switched_off(script)
         if switch is None and any(
@@ -129,6 +130,38 @@ def _is_hidden(script: Script, made: cst.Call) -> bool:
     known = (script.name(made.func) or "").startswith("torch.nn.")
     known = known or script.functions.definition(made.func) is not None
     return not known and (script.kind(made) is Kind.MODULE or is_convolutional(script, made))
+
+
+def _may_vary(script: Script) -> bool:
+    """Return whether the code that loads and trains on images mentions several sizes.
+
+    Where a dataset is not in view, all of the file may be about its images.
+    """
+    parts = _about_images(script)
+    if parts is None:
+        return script.program.vocabulary.has_lowered(_VARYING)
+    names = (name for part in parts for name in script.tree.within(part, cst.Name))
+    return any(_VARYING.search(word) for word in {name.value.lower() for name in names})
+
+
+def _about_images(script: Script) -> list[cst.CSTNode] | None:
+    """Return the code of the loaders, datasets and training loops, None if part is unknown."""
+    found: list[cst.CSTNode] = []
+    for loader in script.loaders:
+        made = makers(script, loader.dataset) if loader.dataset is not None else ()
+        if not made or not all(_is_known_dataset(script, each) for each in made):
+            return None
+        found += (loader.node, *(region for each in made for region in regions(script, each)))
+    for step in script.loops.steps.all:
+        found += (loop.node for loop in script.loops.around(step.backward))
+    return found
+
+
+def _is_known_dataset(script: Script, made: cst.Call) -> bool:
+    """Return whether a call makes a dataset of a class in view, or of torchvision."""
+    if (script.name(made.func) or "").startswith("torchvision.datasets."):
+        return True
+    return isinstance(script.functions.definition(made.func), cst.ClassDef)
 
 
 def _has_one_size(script: Script) -> bool:

@@ -181,35 +181,30 @@ def _built(script: Script, site: CallSite) -> list[cst.CSTNode] | None:
 
 
 def _value(script: Script, site: CallSite) -> str | None:
-    """Return the value for `fused`, None if a possible version of torch lacks it."""
-    adagrad = site.name == "torch.optim.Adagrad"
-    if adagrad or not script.program.target.has((2, 6)):
-        if script.program.devices.can_use_accelerator and not script.program.moves.only_cuda(
-            site.node
-        ):
-            return None
-    on_gpu = script.program.target.has(_OWNERS[site.name or ""])
-    if script.program.target.has((2, 4)):
-        return "True" if on_gpu or not script.program.devices.can_use_accelerator else None
-    return (
-        "torch.cuda.is_available()"
-        if on_gpu and script.program.devices.can_use_accelerator
-        else None
-    )
+    """Return the value for `fused`, None if a possible version of torch lacks the kernel."""
+    target, owner = script.program.target, site.name or ""
+    if not script.program.devices.can_use_accelerator:
+        return "True" if target.has((2, 4)) else None
+    if not target.has(_OWNERS[owner]):
+        return None
+    anywhere = target.has((2, 6)) and owner != "torch.optim.Adagrad"
+    if not anywhere and not script.program.moves.only_cuda(site.node):
+        return None if owner == "torch.optim.Adagrad" else "torch.cuda.is_available()"
+    return "True" if target.has((2, 4)) else "torch.cuda.is_available()"
 
 
 def _fix(script: Script, site: Optimizer, value: str) -> Fix | None:
+    found = script.edits.importing("torch", at=site.node) if value != "True" else ("torch", ())
+    if found is None:
+        return None
+    word, imported = found
     title = _TITLE.format(value)
-    edits = script.edits.with_keyword(site.node, "fused", value)
-    if value != "True":
-        found = script.edits.importing("torch", at=site.node)
-        if found is None:
-            return None
-        word, imported = found
-        edits = script.edits.with_keyword(site.node, "fused", value.replace("torch", word, 1))
+    added = script.edits.with_keyword(site.node, "fused", value.replace("torch", word, 1))
+    edits = (*added, *imported)
+    if value != "True" and not script.program.target.has((2, 4)):
         because = "parameters have to be on the GPU when the optimizer is made"
-        return Fix.unsafe(title, edits, imported, because=because)
-    doubt = script.program.target.doubt(_needed(script, site))
+        return Fix.unsafe(title, edits, because=because)
+    doubt = script.program.target.doubt(_needed(script, site)) if value == "True" else ""
     if doubt:
         return Fix.unsafe(title, edits, because=f"`fused=True` {doubt}")
     if _reads_scaled_gradients(script):

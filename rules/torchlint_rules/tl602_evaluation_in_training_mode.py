@@ -166,7 +166,19 @@ def _is_measured_in_training(
             return False
     if any(switch.mode is Mode.EVAL for switch in script.modules.modes.switches(evaluation.body)):
         return False
-    return not (_is_meant(script, place, network) or _is_set_in_parts(script, place, network))
+    if _is_set_in_parts(script, place, network):
+        return False
+    return _only_scores(evaluation) or not _is_meant(script, place, network)
+
+
+def _only_scores(evaluation: Evaluation) -> bool:
+    """Return whether a function, by its name a test, only predicts: no loss comes from a network.
+
+    Detection networks give their losses in training mode, for images and targets.
+    """
+    return evaluation.by_function and all(
+        each.records is Grad.OFF and len(each.call.args) == 1 for each in evaluation.forwards
+    )
 
 
 def _is_set_in_parts(script: Script, place: cst.CSTNode, network: cst.BaseExpression) -> bool:
@@ -209,6 +221,9 @@ def _fix(script: Script, evaluations: list[Evaluation], names: list[str]) -> Edi
     statements = [_outermost(script, loop) for loop in loops]
     if not all(script.edits.stands_alone(statement) for statement in statements):
         return None
+    for each in evaluations:
+        if any(_is_meant(script, each.node, network) for network in each.networks):
+            return None
     first, trains = evaluations[0], script.loops.of(Role.TRAIN_BATCH)
     if not trains and first.function is not None:
         # What trains, if anything does, is out of sight, and so is whether it calls train().

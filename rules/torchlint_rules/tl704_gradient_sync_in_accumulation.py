@@ -55,11 +55,24 @@ class GradientSyncInAccumulation(Rule):
                 fix = _fix(script, window, edits) if edits else None
                 message = _message(script, window.test, networks)
                 yield Finding(self.code, script.span(call), message, fix)
+        for window in script.loops.gradient_accumulations.through_helpers():
+            if script.loops.owner(window.loop.node) == "none":
+                yield from self._of_helper(script, window)
         for part in script.loops.gradient_accumulations.of_functions():
             networks = _networks(script, part.function.body, part.closing)
             if networks and script.loops.owner(part.closing) in _LEFT_TO_US:
                 message = _message(script, part.closing.test, networks)
                 yield Finding(self.code, script.span(part.backwards[-1]), message)
+
+    def _of_helper(self, script: Script, window: GradientAccumulation) -> Iterator[Finding]:
+        """Flag the call of a function that runs a wrapped network backward in each pass."""
+        call = window.backwards[-1]
+        function = script.functions.callee(call)
+        bodies = script.functions.reached(function.body) if function is not None else ()
+        networks = [each for body in bodies for each in _networks(script, body, None)]
+        if networks:
+            message = _message(script, window.test, networks)
+            yield Finding(self.code, script.span(call), message)
 
     def _of_frameworks(self, script: Script) -> Iterator[Finding]:
         """Flag the windows in whose passes Accelerate or Fabric averages the gradients."""
@@ -108,7 +121,7 @@ def _is_managed(script: Script) -> bool:
 
 
 def _networks(
-    script: Script, body: cst.BaseSuite, closing: cst.If | None
+    script: Script, body: cst.CSTNode, closing: cst.If | None
 ) -> list[cst.BaseExpression]:
     """Return the wrapped networks that a pass trains, but for its last step, each once."""
     found: dict[str, cst.BaseExpression] = {}

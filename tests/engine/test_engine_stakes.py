@@ -62,3 +62,81 @@ def test_an_evaluation_after_the_training_is_medium(before: str, impact: str) ->
 
 def test_results_of_a_script_that_runs_once_are_at_stake() -> None:
     assert _impacts("import torch\n" + EVALUATION, "TL602") == {"medium"}
+
+
+LOADED = "net.load_state_dict(torch.load('net.pt'))\n"
+FIGURE = """\
+import matplotlib.pyplot as plt
+def show(net, loader):
+    seen = []
+    with torch.no_grad():
+        for x in loader:
+            seen.extend(net(x.cuda()).cpu().numpy())
+    plt.plot(seen)
+"""
+SALIENCY = """\
+for x in loader:
+    x.requires_grad_()
+    net(x.cuda()).mean().backward()
+    seen.append(x.grad.cpu().numpy())
+"""
+
+
+def test_small_costs_of_a_script_that_applies_saved_weights_are_no_findings() -> None:
+    assert _impacts(LOADER + APPLIED, "TL102") == {"low"}
+    assert _impacts(LOADER + LOADED + APPLIED, "TL102") == set()
+    assert _impacts(LOADER + LOADED + APPLIED, "TL101") == {"low"}
+    assert _impacts(LOADER + LOADED + TRAINED, "TL102") == {"medium"}
+
+
+@pytest.mark.parametrize(
+    ("call", "impact"),
+    [("show(net, loader)\n", "low"), ("for _ in range(9):\n    show(net, loader)\n", "high")],
+)
+def test_a_figure_that_is_drawn_once_is_low(call: str, impact: str) -> None:
+    assert _impacts(LOADER + FIGURE + TRAINED + call, "TL202") == {impact}
+
+
+def test_a_backward_pass_without_a_step_is_no_training() -> None:
+    assert _impacts(LOADER + "seen = []\n" + SALIENCY, "TL101") == {"low"}
+    update = "    with torch.no_grad():\n        w -= 0.1 * w.grad\n"
+    assert _impacts(LOADER + "seen = []\n" + SALIENCY + update, "TL101") == {"high"}
+
+
+def test_a_mode_that_is_set_back_is_no_training() -> None:
+    text = LOADER + LOADED + "net.eval()\n" + APPLIED + "net.train()\n"
+    assert _impacts(text, "TL102") == set()
+
+
+ROLLOUTS = """\
+losses = []
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for x in loader:
+    opt.zero_grad()
+    answers = {answers}
+    loss = net(answers.cuda()).mean()
+    loss.backward()
+    opt.step()
+    losses.append(loss.item())
+"""
+SAMPLES = """\
+@torch.no_grad()
+def sample(net: torch.nn.Module, x):
+    for step in range(256):
+        x = net(x)
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("answers", "impact"),
+    [
+        ("net.generate(x, max_new_tokens=256)", "low"),
+        ("sample(net, x)", "low"),
+        ("x.generate()", "high"),
+        ("net(x)", "high"),
+    ],
+)
+def test_waits_beside_generation_are_low(answers: str, impact: str) -> None:
+    text = LOADER + SAMPLES + ROLLOUTS.format(answers=answers)
+    assert _impacts(text, "TL201") == {impact}

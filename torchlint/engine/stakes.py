@@ -3,30 +3,49 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from torchlint.finding import Finding
+from torchlint.finding import Finding, Impact
 from torchlint.registry import RuleHead
 
 if TYPE_CHECKING:
     from torchlint.semantic.script import Script
 
+_LESS: Final[dict[str, Impact]] = {"high": "medium", "medium": "low", "low": "low"}
 
-def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding:
-    """Return a finding with the impact that it has where the code stands.
+_WAITS: Final = "TL2"
+"""The codes of rules about the host and the device, whose findings cost milliseconds a pass."""
+
+
+def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
+    """Return a finding with the impact that it has where the code stands, None if it has none.
 
     High is for what runs in each step of a training or in each epoch. Inference, conversion and
     the making of data run once: low, or medium where results are at stake. So is what nothing uses.
-    An evaluation at the end of a training is medium.
+    An evaluation at the end of a training matters one level less. Beside the seconds for which a
+    network generates, a wait of the host for the device is low.
     """
     impact = finding.impact or head.impact
+    purpose = script.whole.program.purpose
+    if purpose.is_one_off(finding.span):
+        if _is_small(impact, head) and purpose.is_applied_once(finding.span):
+            return None
+        return replace(finding, impact="medium" if _is_about_results(impact, head) else "low")
     if impact == "low":
         return finding
-    purpose = script.whole.program.purpose
-    if purpose.is_unused(finding.span):
+    if purpose.is_unused(finding.span) or (
+        head.code.startswith(_WAITS) and script.whole.loops.generation.is_beside(finding.span)
+    ):
         return replace(finding, impact="low")
-    if purpose.is_one_off(finding.span):
-        return replace(finding, impact="medium" if head.gain == "results" else "low")
-    if impact == "high" and purpose.is_evaluated_once(finding.span):
-        return replace(finding, impact="medium")
+    if not head.is_about_results and purpose.is_evaluated_once(finding.span):
+        return replace(finding, impact=_LESS[impact])
     return finding
+
+
+def _is_about_results(impact: str, head: RuleHead) -> bool:
+    return head.is_about_results and impact != "low"
+
+
+def _is_small(impact: str, head: RuleHead) -> bool:
+    """Return whether a finding is about a small part of the time that a single run takes."""
+    return head.gain == "speed" and impact != "high"

@@ -21,6 +21,7 @@ from torchlint.semantic.data.loaders import Loaders
 from torchlint.semantic.data.parts import Parts
 from torchlint.semantic.data.provenance import Provenance
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
+from torchlint.semantic.loops.generation import Generation
 from torchlint.semantic.loops.gradientaccumulation import GradientAccumulations
 from torchlint.semantic.loops.guard import Guard
 from torchlint.semantic.loops.loops import Loops, Role
@@ -126,7 +127,8 @@ class LoopFacts(Loops):
         self.ownership = Ownership(functions, values, values.hooks)
         self.step_functions = StepFunctions(functions, self, self.ownership)
         self.frequencies = Frequencies(functions, kinds, self, self.ownership, self.step_functions)
-        self.repetition = Repetition(functions, self.frequencies, self)
+        self.generation = Generation(functions, kinds, self, values.gradients, self.frequencies)
+        self.repetition = Repetition(functions, self.frequencies, self, self.generation)
         self.each_step = self.repetition.each_step
         """Return whether a node runs in every step of a loop or of a network."""
         self.steps = Steps(functions, kinds, self, self.frequencies, values.placement)

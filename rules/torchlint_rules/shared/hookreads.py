@@ -16,14 +16,12 @@ from torchlint.api import (
     Rate,
     Reading,
     Script,
-    method_of,
     receiver_of,
 )
 from torchlint_rules.shared.engineoutputs import reads_outputs
 
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
-_KEEPS: Final = frozenset({"append", "extend"})
 
 
 def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
@@ -33,8 +31,13 @@ def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
     for function in script.tree.all(cst.FunctionDef):
         if script.loops.ownership.rate(function) is not rate:
             continue
+        kept = {
+            id(each.reading.node)
+            for each in script.readings.waits.of_step(function)
+            if each.target is not None
+        }
         for read in script.readings.within(function.body):
-            if not _is_idle(script, function, read):
+            if not _is_idle(script, function, read, id(read.node) in kept):
                 continue
             name = function.name.value
             call = _logged_by(script, read)
@@ -54,7 +57,7 @@ def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
             yield Finding(code, script.span(read.node), message, fix)
 
 
-def _is_idle(script: Script, function: cst.FunctionDef, read: Reading) -> bool:
+def _is_idle(script: Script, function: cst.FunctionDef, read: Reading, is_kept: bool) -> bool:
     """Return whether a read runs in every batch and nothing else there needs its value."""
     if script.scopes.function(read.node) is not function or script.values.placement.on_host(
         read.tensor
@@ -67,7 +70,7 @@ def _is_idle(script: Script, function: cst.FunctionDef, read: Reading) -> bool:
     logged = script.readings.is_logged(read.node)
     if not _is_loss(script, read.tensor):
         return logged and script.kind(read.tensor) is Kind.TENSOR
-    return logged or _is_kept(script, read) or _is_output(script, read)
+    return logged or is_kept or _is_output(script, read)
 
 
 def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:
@@ -80,23 +83,8 @@ def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:
         else [tensor]
     )
     return bool(found) and all(
-        _is_inherited(script, value)
-        or (isinstance(value, cst.Attribute) and value.attr.value == "loss")
-        for value in found
+        isinstance(value, cst.Attribute) and value.attr.value == "loss" for value in found
     )
-
-
-def _is_inherited(script: Script, value: cst.BaseExpression | None) -> bool:
-    """Return whether the method that a class overrides made a value: `super().training_step()`."""
-    base = receiver_of(value)
-    return isinstance(base, cst.Call) and script.name(base.func) == "builtins.super"
-
-
-def _is_kept(script: Script, read: Reading) -> bool:
-    """Return whether a list gets the number that is read."""
-    arg = script.tree.parent(read.node)
-    call = script.tree.parent(arg) if isinstance(arg, cst.Arg) else None
-    return method_of(call) in _KEEPS
 
 
 def _is_output(script: Script, read: Reading) -> bool:

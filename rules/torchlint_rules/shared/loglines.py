@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Frequency, Kind, Loop, Role, Script
+from torchlint.api import End, Frequency, Kind, Loop, Role, Script
 from torchlint_rules.shared.alarms import reports_alarm
 from torchlint_rules.shared.loggedvalues import Shown, shown
 
@@ -92,10 +92,22 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
         return False
     if any(script.tree.inside(each.line, callee.body) for each in found):
         return True
+    if _keeps(script, callee, logged.loop):
+        return True
     calls = script.tree.within(callee.body, cst.Call)
     inner = [each for each in calls if _logs(script, each, logged.loop)]
     return bool(inner) and all(
         script.loops.frequency(each, callee) is Frequency.RARE for each in inner
+    )
+
+
+def _keeps(script: Script, function: cst.FunctionDef, loop: Loop) -> bool:
+    """Return whether a function reads a value only to keep it, so that every one counts."""
+    bodies = script.functions.reached(function.body)
+    return any(
+        End.KEPT in wait.ends
+        and any(script.tree.inside(wait.reading.node, body) for body in bodies)
+        for wait in script.readings.waits.of(loop)
     )
 
 

@@ -60,8 +60,10 @@ def _moves(script: Script, loader: Loader) -> bool:
     A framework moves those of the loaders that it gets, not those of a loop in view. Tensors in
     memory are rows too small to count, unless a loop in view moves them.
     """
+    if loader.takes_one_batch:
+        return False
     if script.program.devices.framework == "none":
-        return not loader.takes_one_batch and script.loaders.batches.are_moved(loader.node)
+        return script.loaders.batches.are_moved(loader.node)
     if loader.passes and not loader.escapes:
         return script.loaders.batches.are_moved(loader.node)
     dataset = loader.dataset

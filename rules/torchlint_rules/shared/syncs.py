@@ -179,14 +179,25 @@ def _indirect(script: Script, role: Role) -> Iterator[Wait]:
             continue
         if not is_shown(script, wait.reading):
             continue
-        is_loss = script.kind(wait.reading.tensor) is Kind.LOSS
-        if not is_loss and script.loops.environments.are_stepped_in(wait.loop.node):
+        if _is_played(script, wait):
             continue
         if _walks_entries(script, wait):
             continue
         if wait.reading.form is not Form.NUMBER and _is_bulky(script, wait):
             continue
         yield wait
+
+
+def _is_played(script: Script, wait: Wait) -> bool:
+    """Return whether a pass steps an environment, and reads a value before it trains, if it does.
+
+    What it reads then comes with the action, for which it waits anyway.
+    """
+    return (
+        script.kind(wait.reading.tensor) is not Kind.LOSS
+        and script.loops.environments.are_stepped_in(wait.loop.node)
+        and not script.readings.follows_update(wait.reading.node)
+    )
 
 
 def _in_training(script: Script) -> list[Wait]:
@@ -234,6 +245,9 @@ def _told(script: Script, wait: Wait) -> str:
     if End.KEPT in wait.ends:
         kept = f" in {_quoted(script, wait.target)}" if wait.target is not None else ""
         return f"{start}, and the value is only kept{kept}: keep tensors, read them {_when(script)}"
+    if End.BACK in wait.ends:
+        cure = "leave the number on the device"
+        return f"{start}, and the value only goes back into tensors there: {cure}"
     if End.RARE in wait.ends:
         return f"{start}, but only an occasional report uses the value: read it there"
     return f"{start}, but only the last value is used: read it after the loop"

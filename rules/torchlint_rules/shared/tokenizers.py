@@ -49,10 +49,10 @@ def _is_moved(script: Script, node: cst.BaseExpression) -> bool:
 
 
 def text_maps(script: Script) -> Iterator[TextMap]:
-    """Yield the calls of `map` that tokenise a column of a dataset."""
+    """Yield the calls of `map` that tokenise columns of a dataset."""
     for site in script.calls.of_methods("map"):
         given = site.given("function", 0)
-        function = _function(script, given.value) if given is not None else None
+        function = function_of(script, given.value) if given is not None else None
         if function is None:
             continue
         named = function.params.params
@@ -62,18 +62,46 @@ def text_maps(script: Script) -> Iterator[TextMap]:
         calls = tuple(
             inner
             for inner in script.tree.within(function.body, cst.Call)
-            if tokenizer_of(script, inner) is not None and is_column(inner.args[0].value, row)
+            if tokenizer_of(script, inner) is not None
+            and _is_of_row(script, inner.args[0].value, row)
         )
         if calls:
             yield TextMap(site, row, function.body, calls)
 
 
-def _function(script: Script, node: cst.BaseExpression) -> cst.FunctionDef | cst.Lambda | None:
-    """Return the function of this file that an argument is."""
+def function_of(script: Script, node: cst.BaseExpression) -> cst.FunctionDef | cst.Lambda | None:
+    """Return the function of this file that rows are handed to, by a lambda or partially, too."""
+    if isinstance(node, cst.Call) and script.name(node.func) == "functools.partial" and node.args:
+        node = node.args[0].value
     if isinstance(node, cst.Lambda):
-        return node
+        return _handed_on(script, node) or node
     found = script.functions.definition(node)
     return found if isinstance(found, cst.FunctionDef) else None
+
+
+def _handed_on(script: Script, made: cst.Lambda) -> cst.FunctionDef | None:
+    """Return the function that a lambda only hands its row to: `lambda row: f(row, tokenizer)`."""
+    call, named = made.body, made.params.params
+    if not isinstance(call, cst.Call) or not call.args or not named:
+        return None
+    first = call.args[0].value
+    same = isinstance(first, cst.Name) and first.value == named[0].name.value
+    return script.functions.callee(call) if same else None
+
+
+def _is_of_row(script: Script, node: cst.BaseExpression, row: str) -> bool:
+    """Return whether an expression is a column of a row, or a list made of columns."""
+    if is_column(node, row):
+        return True
+    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    return bool(bindings) and all(
+        isinstance(each.value, (cst.ListComp, cst.Subscript))
+        and any(
+            is_column(part, row)
+            for part in (each.value, *script.tree.within(each.value, cst.Subscript))
+        )
+        for each in bindings
+    )
 
 
 def is_column(node: cst.BaseExpression, row: str) -> bool:

@@ -48,6 +48,8 @@ def made(
     """Return the call that creates a tensor on the host, behind views, dtypes and numbers."""
     if isinstance(node, cst.BinaryOperation):
         return _scaled(script, node, random, rounds)
+    if isinstance(node, cst.Comparison):
+        return _compared(script, node, random, rounds)
     if not isinstance(node, cst.Call):
         return None
     name = script.name(node.func)
@@ -123,6 +125,14 @@ def _scaled(script: Script, node: cst.BinaryOperation, random: bool, rounds: boo
         if script.values.numbers.is_number(other):
             return made(script, inner, random, rounds)
     return None
+
+
+def _compared(script: Script, node: cst.Comparison, random: bool, rounds: bool) -> Made | None:
+    """Return the tensor that is compared with a number."""
+    single = len(node.comparisons) == 1
+    if not single or not script.values.numbers.is_number(node.comparisons[0].comparator):
+        return None
+    return made(script, node.left, random, rounds)
 
 
 def _rounds(script: Script, site: CallSite, last: str) -> bool:

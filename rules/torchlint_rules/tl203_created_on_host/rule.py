@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
 from torchlint.api import (
+    CallSite,
     Edit,
     Edits,
     Finding,
@@ -20,9 +21,12 @@ from torchlint.api import (
     State,
 )
 from torchlint_rules.shared.grouping import joined
+from torchlint_rules.tl203_created_on_host.hostcomputed import computed
 from torchlint_rules.tl203_created_on_host.hosttensors import Made, made
 
 _WIDTH: Final = 100
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_COUNTED: Final = ("builtins.enumerate", "builtins.zip", "builtins.reversed")
 _TAKES_DTYPE: Final = frozenset("zeros ones eye".split())
 _GENERATOR: Final = "the GPU's random generator gives other numbers than the CPU's"
 _ROUNDING: Final = "a GPU may round the last digit differently"
@@ -35,29 +39,63 @@ class CreatedOnHost(Rule):
         yield from joined(self._found(script), ("tensor", "tensors"))
 
     def _found(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
-        for site in script.calls.of_methods("to", "cuda"):
-            call = site.node
-            found, named, apart = made(script, site.receiver), None, None
-            if found is None:
-                named = _named(script, site.receiver)
-                apart = _moved_under_guard(script, call) if named is None else None
-                line = named or apart
-                found = made(script, line.value) if line is not None else None
-            move = script.program.moves.move(call) if found is not None else None
-            if found is None or move is None or not script.program.devices.can_use_accelerator:
+        if not script.program.devices.can_use_accelerator:
+            return
+        for site in script.calls.of_methods("to", "cuda", "type_as", "copy_"):
+            found = _transfer(script, site)
+            if found is None or not script.loops.each_step(site.node):
                 continue
-            if not script.loops.each_step(call):
+            if _drives_loop(script, site.node):
                 continue
-            away = script.scopes.home(found.site.node) is not script.scopes.home(call)
-            where = _device(script, move) if apart is None and not away else None
+            made_by = script.code(found.made.site.node.func)
             message = (
-                f"`{script.code(found.site.node.func)}(...)` is made on the host and copied to the "
-                f"device in every step; {_cure(found, where)}"
+                f"`{made_by}(...)` is made on the host and copied to the device in every step; "
+                f"{_cure(found.made, found.where)}"
             )
-            fix = _fix(script, move, found, where, named)
-            notes = script.loops.repetition.notes_on_callers(call)
-            found_here = Finding(self.code, script.span(call), message, fix, notes)
-            yield script.scopes.home(call), found_here
+            notes = script.loops.repetition.notes_on_callers(site.node)
+            finding = Finding(self.code, script.span(site.node), message, found.fix, notes)
+            yield script.scopes.home(site.node), finding
+
+
+class _Transfer(NamedTuple):
+    """What makes a tensor that is copied to the device, the device if known, and a fix."""
+
+    made: Made
+    where: str | None = None
+    fix: Fix | None = None
+
+
+def _transfer(script: Script, site: CallSite) -> _Transfer | None:
+    """Return what a call copies to the device, None if the host did not make it for that."""
+    move = script.program.moves.move(site.node)
+    if move is None:
+        taken = _taken_along(script, site)
+        found = computed(script, taken) if taken is not None else None
+        return _Transfer(found) if found is not None else None
+    found, named, apart = made(script, move.moved), None, None
+    if found is None:
+        named = _named(script, move.moved)
+        apart = _moved_under_guard(script, site.node) if named is None else None
+        line = named or apart
+        found = made(script, line.value) if line is not None else None
+    if found is None:
+        found = computed(script, move.moved)
+        return _Transfer(found) if found is not None else None
+    away = script.scopes.home(found.site.node) is not script.scopes.home(site.node)
+    where = _device(script, move) if apart is None and not away else None
+    return _Transfer(found, where, _fix(script, move, found, where, named))
+
+
+def _taken_along(script: Script, site: CallSite) -> cst.BaseExpression | None:
+    """Return what a call copies to the device of another tensor: `x.to(y)`, `self.x.copy_(y)`."""
+    given = site.node.args[0].value if len(site.node.args) == 1 else None
+    if given is None or site.name is not None:
+        return None
+    if site.method == "copy_":
+        holder = site.receiver.value if isinstance(site.receiver, cst.Attribute) else None
+        return given if holder is not None and script.kind(holder) is Kind.MODULE else None
+    on_device = script.kind(given) in _TENSORS and not script.values.placement.on_host(given)
+    return site.receiver if on_device and site.method in ("to", "type_as") else None
 
 
 def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
@@ -94,6 +132,32 @@ def _moved_under_guard(script: Script, call: cst.Call) -> cst.Assign | None:
     uses = script.scopes.uses(bindings[0], script.scopes.home(line))
     at = script.tree.order(moved)
     return line if all(script.tree.order(use) >= at for use in uses) else None
+
+
+def _drives_loop(script: Script, call: cst.Call) -> bool:
+    """Return whether a loop of Python goes through what moves, and nothing else reads it."""
+    line = script.tree.parent(call)
+    if not isinstance(line, cst.Assign):
+        return _is_gone_through(script, call)
+    reads = [
+        name
+        for target in line.targets
+        if isinstance(target.target, cst.Name)
+        for name in script.tree.spelled(target.target.value)
+        if script.scopes.reads(name)
+        and any(binding.node is line for binding in script.scopes.reaching(name))
+    ]
+    return bool(reads) and all(_is_gone_through(script, name) for name in reads)
+
+
+def _is_gone_through(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether an expression is what a loop goes through, as it is or counted."""
+    around = script.tree.parent(node)
+    while isinstance(around, (cst.Arg, cst.Call)) and not (
+        isinstance(around, cst.Call) and script.name(around.func) not in _COUNTED
+    ):
+        node, around = around, script.tree.parent(around)
+    return isinstance(around, (cst.For, cst.CompFor)) and around.iter is node
 
 
 def _cure(found: Made, where: str | None) -> str:
@@ -173,7 +237,7 @@ def _is_imported(script: Script, device: cst.BaseExpression) -> bool:
 def _stands_in_parentheses(script: Script, move: Move) -> bool:
     """Return whether parentheses around arithmetic become unnecessary without the move."""
     return (
-        isinstance(move.moved, cst.BinaryOperation)
+        isinstance(move.moved, (cst.BinaryOperation, cst.Comparison))
         and len(move.moved.lpar) == 1
         and not move.call.func.lpar
         and isinstance(script.tree.parent(move.call), (cst.Assign, cst.Arg, cst.Return))

@@ -7,10 +7,17 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Loop, Role, Schedule, SchedulerStep, Script, State
+from torchlint.api import Edits, Kind, Loop, Role, Schedule, SchedulerStep, Script, State
 from torchlint_rules.shared.steporder import is_now_and_then, line_of, sure_steps
 
 _PER_BATCH: Final = frozenset("OneCycleLR CyclicLR".split())
+_TOTALS: Final = {
+    "CosineAnnealingLR": "T_max",
+    "PolynomialLR": "total_iters",
+    "LinearLR": "total_iters",
+    "LambdaLR": "num_training_steps",
+}
+"""The arguments that say after how many steps a schedule ends; the last is of Transformers."""
 _EPOCHS: Final = frozenset("epoch epochs nepoch nepochs".split())
 _BATCHES: Final = frozenset(
     "step steps iter iters iteration iterations batch batches update updates minibatch".split()
@@ -59,8 +66,6 @@ def _number(script: Script, made: Schedule, name: str) -> float | None:
 
 def _with_each_epoch(script: Script, step: SchedulerStep) -> _Message | None:
     """Judge a scheduler that counts batches."""
-    if not step.names <= _PER_BATCH:
-        return None
     around = next(script.loops.around(step.call), None)
     if around is None or around.role is not Role.EPOCH:
         return None
@@ -71,14 +76,15 @@ def _with_each_epoch(script: Script, step: SchedulerStep) -> _Message | None:
         return None
     name = script.code(step.scheduler)
     text = (
-        f"`{name}` ({_listed(step)}) counts batches ({counted[0]}), but is stepped once an epoch: "
-        "the rate hardly leaves its first value; step it after each step of the optimizer"
+        f"`{name}` ({_listed(script, step)}) counts batches ({counted[0]}), but is stepped once "
+        "an epoch: the rate hardly leaves its first value; step it after each step of the optimizer"
     )
     return _Message(text, _into_batches(script, step, around), "Step the scheduler with each batch")
 
 
-def _listed(step: SchedulerStep) -> str:
-    return " or ".join(f"`{name}`" for name in sorted(step.names))
+def _listed(script: Script, step: SchedulerStep) -> str:
+    names = {(script.name(each.call.func) or each.name).rpartition(".")[2] for each in step.made}
+    return " or ".join(f"`{name}`" for name in sorted(names))
 
 
 def _batches(script: Script, made: Schedule) -> str:
@@ -91,6 +97,12 @@ def _batches(script: Script, made: Schedule) -> str:
         if total is not None and _speaks(script, total) == "batches":
             return f"`total_steps={script.code(total)}`"
         return ""
+    if made.name != "CyclicLR":
+        total = _total(script, made)
+        counts = total is not None and _counts_loader(script, total)
+        return (
+            f"`{_TOTALS[made.name]}={script.code(total)}`" if total is not None and counts else ""
+        )
     up = script.calls.at(made.call).argument("step_size_up")
     if up.state is State.ABSENT:
         return "`step_size_up=2000`"
@@ -133,7 +145,7 @@ def _with_each_batch(script: Script, step: SchedulerStep, loop: Loop) -> _Messag
     if not all(reasons):
         return None
     name = script.code(step.scheduler)
-    each_batch = f"`{name}` ({_listed(step)}) is stepped with each batch"
+    each_batch = f"`{name}` ({_listed(script, step)}) is stepped with each batch"
     if step.names == {"OneCycleLR"}:
         return _Message(f"{each_batch}, but {reasons[0]}: torch raises ValueError past its end")
     text = f"{each_batch}, but counts epochs: {reasons[0]}; step it once an epoch"
@@ -157,12 +169,19 @@ def _too_soon(script: Script, made: Schedule, epochs: list[Loop]) -> str:
         return _decay(script, made)
     if made.name == "MultiStepLR":
         return _milestones(script, made)
-    if made.name in ("CosineAnnealingLR", "PolynomialLR", "LinearLR"):
-        word = "T_max" if made.name == "CosineAnnealingLR" else "total_iters"
-        span = _given(script, made, word)
-        if span is not None and _is_epochs(script, span, epochs):
-            return f"`{word}={script.code(span)}` is a number of epochs"
+    total = _total(script, made)
+    if total is not None and _is_epochs(script, total, epochs):
+        return f"`{_TOTALS[made.name]}={script.code(total)}` is a number of epochs"
     return ""
+
+
+def _total(script: Script, made: Schedule) -> cst.BaseExpression | None:
+    """Return the number of steps after which a schedule ends, None if it has no end."""
+    word = _TOTALS.get(made.name)
+    kind = script.calls.at(made.call).argument("name").literal
+    if word is None or (isinstance(kind, str) and kind.startswith("constant")):
+        return None
+    return _given(script, made, word)
 
 
 def _one_cycle(script: Script, made: Schedule, epochs: list[Loop]) -> str:
@@ -255,6 +274,18 @@ def _is_epochs(script: Script, node: cst.BaseExpression, epochs: list[Loop]) -> 
         return said == "epochs"
     bounds = [bound for loop in epochs if (bound := _bound(script, loop)) is not None]
     return any(script.values.code_of(bound) == script.values.code_of(node) for bound in bounds)
+
+
+def _counts_loader(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether the length of a loader is a part of a number, or of its names' values."""
+    names = script.tree.within(node, cst.Name)
+    parts = [node, *(script.values.value_of(each).node or each for each in names)]
+    return any(
+        script.name(call.func) == "builtins.len" and script.kind(call.args[0].value) is Kind.LOADER
+        for part in parts
+        for call in script.tree.within(part, cst.Call)
+        if call.args
+    )
 
 
 def _speaks(script: Script, node: cst.BaseExpression) -> str:

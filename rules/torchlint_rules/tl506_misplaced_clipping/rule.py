@@ -33,6 +33,8 @@ from torchlint_rules.tl506_misplaced_clipping.cliporder import (
 _OLD: Final = "torch.nn.utils.clip_grad_norm"
 _NEW: Final = "torch.nn.utils.clip_grad_norm_"
 _CLIPS: Final = (_NEW, "torch.nn.utils.clip_grad_value_", _OLD)
+_OPTIONS: Final = {"lightning": "gradient_clip_val=...", "transformers": "max_grad_norm=..."}
+"""The options of frameworks that clip gradients themselves."""
 _GRADIENTS: Final = frozenset("grad grads gradient gradients".split())
 _CLIPPED_NOW: Final = "gradients that were never clipped are clipped from now on"
 
@@ -156,6 +158,14 @@ def _said(
             None,
         )
     name = script.code(call.func)
+    home = script.scopes.function(call)
+    if home is not None and _is_before_backward(script, home):
+        option = _OPTIONS[script.loops.ownership.hooks.framework(home) or ""]
+        message = (
+            f"`{name}` comes before `backward()` runs on what `{home.name.value}` returns: it "
+            f"clips nothing; pass `{option}` to the trainer instead"
+        )
+        return message, "", None, None
     empty = _used_up(script, call)
     if empty is not None:
         given, line = empty
@@ -179,6 +189,20 @@ def _said(
             inside = into_closing(script, call, closing) if direct else None
             return message, "Clip before the step", inside, None if passes else "low"
     return None
+
+
+def _is_before_backward(script: Script, method: cst.FunctionDef) -> bool:
+    """Return whether a method returns its loss to a framework without going backward itself."""
+    if not script.loops.ownership.hooks.sends(method):
+        return False
+    acts = script.optimizers.updates.within(method.body)
+    again = (call for call in script.tree.within(method.body, cst.Call) if _runs_base(call, method))
+    return not any(each.act is Act.BACKWARD for each in acts) and next(again, None) is None
+
+
+def _runs_base(call: cst.Call, method: cst.FunctionDef) -> bool:
+    """Return whether a call runs the method of a base class: `super().training_step(batch)`."""
+    return isinstance(receiver_of(call, method.name.value), cst.Call)
 
 
 def _passes(script: Script, closing: cst.If) -> int:

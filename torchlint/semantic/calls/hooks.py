@@ -11,6 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.syntax.methods import method_of
 
 
 class Rate(Enum):
@@ -78,6 +79,8 @@ _RATES: Final = {
 }
 _SENT: Final = {"module": "training_step", "trainer": "compute_loss"}
 """The methods whose result, or the loss in it, a framework calls `backward` on."""
+_MAKING: Final = ("training_step", "compute_loss", "prediction_step")
+"""The methods of trainers and modules that give the loss of a batch."""
 _LOSS: Final = ("'loss'", '"loss"')
 _AUTOMATIC: Final = "automatic_optimization"
 
@@ -104,12 +107,28 @@ class Hooks(Analysis):
     def losses(self) -> Iterator[cst.BaseExpression]:
         """Yield what methods return for a framework that calls `backward` on it."""
         for function in self.tree.all(cst.FunctionDef):
-            served = self._of(function)
-            if served is None or function.name.value not in _SENT.get(served[1], "").split():
-                continue
-            if not self.steps_by_hand(self.scopes.scope(function).node):
+            if self.sends(function):
                 for returned in self.functions.returns(function):
                     yield from _losses(returned)
+
+    def sends(self, function: cst.FunctionDef) -> bool:
+        """Return whether a method returns the loss that a framework calls `backward` on."""
+        served = self._of(function)
+        if served is None or function.name.value not in _SENT.get(served[1], "").split():
+            return False
+        return not self.steps_by_hand(self.scopes.scope(function).node)
+
+    def inherits_loss(self, call: cst.Call) -> bool:
+        """Return whether the method that a class overrides makes a loss: `super().compute_loss`."""
+        if method_of(call) not in _MAKING or not isinstance(call.func, cst.Attribute):
+            return False
+        base, function = call.func.value, self.scopes.function(call)
+        return (
+            isinstance(base, cst.Call)
+            and self.names.name(base.func) == "builtins.super"
+            and function is not None
+            and self._of(function) is not None
+        )
 
     def steps_by_hand(self, owner: cst.CSTNode) -> bool:
         """Return whether a class is a module of Lightning that optimizes by hand."""
@@ -135,7 +154,8 @@ class Hooks(Analysis):
 def _losses(returned: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """Yield the loss in a result: alone, before the outputs, or by its name in a dictionary."""
     if isinstance(returned, cst.IfExp):
-        yield from _losses(returned.body)
+        if not _is_first(returned.orelse, returned.body):
+            yield from _losses(returned.body)
         yield from _losses(returned.orelse)
     elif isinstance(returned, cst.Tuple):
         yield from (each.value for each in returned.elements[:1])
@@ -146,3 +166,11 @@ def _losses(returned: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
                     yield entry.value
     else:
         yield returned
+
+
+def _is_first(node: cst.BaseExpression, whole: cst.BaseExpression) -> bool:
+    """Return whether a node is the first element of a name: `result[0]` of `result`."""
+    if not isinstance(node, cst.Subscript) or not node.value.deep_equals(whole):
+        return False
+    index = node.slice[0].slice
+    return isinstance(index, cst.Index) and isinstance(index.value, cst.Integer)

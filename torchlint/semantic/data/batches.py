@@ -103,9 +103,12 @@ class Batches(Analysis):
         )
 
     def _hands_on(self, place: cst.CSTNode) -> bool:
-        """Return whether a pass is in a generator, which yields its batches to other code."""
+        """Return whether other code gets the batches: of a generator, or a returned `iter(x)`."""
         function = self.scopes.function(place)
-        return function is not None and self.functions.is_generator(function)
+        return function is not None and (
+            self.functions.is_generator(function)
+            or (isinstance(place, cst.Call) and isinstance(self.tree.parent(place), cst.Return))
+        )
 
     def _region(self, place: cst.CSTNode) -> cst.CSTNode:
         """Return the code that sees the batches of a pass: the loop, or the enclosing function."""

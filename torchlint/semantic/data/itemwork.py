@@ -205,7 +205,7 @@ class ItemWork(Analysis):
         """Return the values that a binding can give a name, nothing if they are not visible."""
         if isinstance(binding.node, cst.Param):
             return self.functions.given(binding.node)
-        plain = binding.how in (How.ASSIGN, How.DECLARED) and binding.value is not None
+        plain = binding.how is How.ASSIGN and binding.value is not None
         return [binding.value] if plain and binding.value is not None else []
 
     def is_item(self, node: cst.BaseExpression) -> bool:

@@ -286,8 +286,10 @@ class Parts(Analysis):
         return found
 
     def _iterated(self, iterator: cst.BaseExpression) -> list[cst.BaseExpression]:
-        """Return what an attribute is an iterator over: `self.batches = iter(loader)`."""
-        made = self.origins.of(iterator).values if isinstance(iterator, cst.Attribute) else ()
+        """Return what something is an iterator over: `self.batches = iter(loader)`."""
+        if self.kinds.kind(iterator) is Kind.LOADER:
+            return [iterator]
+        made = self.origins.of(iterator).values
         drawn = [self.iteration.source(each)[0] for each in made if isinstance(each, cst.Call)]
         found = [source for source in drawn if source is not None]
         return found if found and len(found) == len(drawn) else [iterator]

@@ -71,26 +71,49 @@ class GradientAccumulations(Analysis):
     def all(self) -> Iterator[GradientAccumulation]:
         """Yield every loop that accumulates gradients, in source order."""
         for loop in self.loops.all():
-            found = self._accumulation(loop)
-            if found is not None:
-                yield found
+            own = list(self._own(loop))
+            told = [call for call in own if self._stepping(call) is not None]
+            backwards = [call for call in own if self._is(call, "backward")]
+            if told:
+                yield GradientAccumulation(loop, (told[0],), None, self._stepping(told[0]))
+            elif backwards:
+                yield from self._accumulation(loop, backwards)
 
-    def _accumulation(self, loop: Loop) -> GradientAccumulation | None:
-        own = list(self._own(loop))
-        told = [call for call in own if self._stepping(call) is not None]
-        if told:
-            return GradientAccumulation(loop, (told[0],), None, self._stepping(told[0]))
-        backwards = [call for call in own if self._is(call, "backward")]
-        if not backwards:
-            return None
+    def through_helpers(self) -> Iterator[GradientAccumulation]:
+        """Yield every loop whose passes only call functions that run backward, as `backwards`."""
+        for loop in self.loops.all():
+            own = list(self._own(loop))
+            helping = [call for call in own if self._runs_backward(call)]
+            if helping and not any(self._is(call, "backward") for call in own):
+                yield from self._accumulation(loop, helping)
+
+    def _runs_backward(self, call: cst.Call) -> bool:
+        """Return whether a call runs a function that adds to the gradients, and leaves them."""
+        function = self.functions.callee(call)
+        if function is None:
+            return False
+        bodies = self.functions.reached(function.body)
+        run = [each for body in bodies for each in self.functions.own(body, cst.Call)]
+        return any(self._is(each, "backward") for each in run) and not any(
+            any(self._is(each, word) for word in ("step", *_CLEARING)) for each in run
+        )
+
+    def _accumulation(
+        self, loop: Loop, backwards: list[cst.Call]
+    ) -> Iterator[GradientAccumulation]:
+        """Yield a loop if it steps once in several passes, which all run backward."""
         steps = [
             call
             for call in self.functions.own(loop.node.body, cst.Call)
             if self._is(call, "step") and self.loops.is_step(call)
         ]
-        if not steps:
-            return self._closed_behind(loop, backwards)
-        return self._closed_inside(loop, backwards, steps)
+        found = (
+            self._closed_inside(loop, backwards, steps)
+            if steps
+            else self._closed_behind(loop, backwards)
+        )
+        if found is not None:
+            yield found
 
     def _closed_inside(
         self, loop: Loop, backwards: list[cst.Call], steps: list[cst.Call]

@@ -113,10 +113,21 @@ class Modes(Analysis):
             return self._of_definition(owner)
         if conventional(dotted(network).rpartition(".")[2]) is Kind.CRITERION:
             return False
+        given = self._given(network)
+        if given:
+            found = set(map(self.depends_on_mode, given))
+            return True if True in found else None if None in found else False
         value = self.values.value_of(network)
         if value.state is not State.KNOWN or not isinstance(value.node, cst.Call):
             return None
         return self._of_call(value.node)
+
+    def _given(self, network: cst.BaseExpression) -> list[cst.BaseExpression]:
+        """Return what callers pass for a network that is a parameter."""
+        bindings = self.scopes.reaching(network) if isinstance(network, cst.Name) else ()
+        nodes = [each.node for each in bindings]
+        parameters = [each for each in nodes if isinstance(each, cst.Param)]
+        return self.functions.given(parameters[0]) if len(parameters) == len(nodes) == 1 else []
 
     def _of_call(self, call: cst.Call) -> bool | None:
         name = self.names.name(call.func)

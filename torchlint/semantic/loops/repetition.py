@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.finding import Note
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
+from torchlint.semantic.loops.generation import Generation
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo
@@ -44,10 +45,17 @@ _REPEATED: Final = "the loop that runs this in every step"
 class Repetition(Analysis):
     """Separates code that runs in every step from setup code, in loops and in networks."""
 
-    def __init__(self, functions: Functions, frequencies: Frequencies, loops: Loops) -> None:
+    def __init__(
+        self,
+        functions: Functions,
+        frequencies: Frequencies,
+        loops: Loops,
+        generation: Generation,
+    ) -> None:
         super().__init__(functions)
         self.frequencies = frequencies
         self.loops = loops
+        self.generation = generation
         self._functions = Memo(False, functions.names.trail, self._is_step)
 
     def each_step(self, node: cst.CSTNode) -> bool:
@@ -105,6 +113,8 @@ class Repetition(Analysis):
         return False
 
     def _is_step(self, function: cst.FunctionDef) -> bool:
+        if self.generation.samples(function):
+            return False
         owner = self.scopes.scope(function).node
         if isinstance(owner, cst.ClassDef) and _STEPS.fullmatch(function.name.value):
             if derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION):

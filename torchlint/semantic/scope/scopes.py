@@ -181,7 +181,8 @@ class Scopes(Blocks):
             for target in assign.targets:
                 self._bind(target.target, How.ASSIGN, assign, assign.value)
         for declared in tree.all(cst.AnnAssign):
-            self._bind(declared.target, How.DECLARED, declared, declared.value)
+            how = How.DECLARED if declared.value is None else How.ASSIGN
+            self._bind(declared.target, how, declared, declared.value)
         for augmented in tree.all(cst.AugAssign):
             self._bind(augmented.target, How.AUGMENTED, augmented, augmented.value)
         for walrus in tree.all(cst.NamedExpr):

@@ -499,7 +499,7 @@ class Accumulators:
     def _is_set(self, use: cst.Name) -> bool:
         """Return whether a place gives a name another value, whatever it was."""
         binding = self.scopes.stored(use)
-        return binding is not None and binding.how in (How.ASSIGN, How.DECLARED)
+        return binding is not None and binding.how is How.ASSIGN
 
     def _deleted(self, use: cst.Name) -> bool:
         return isinstance(self.tree.parent(use), (cst.Del, cst.NamedExpr))
@@ -519,7 +519,7 @@ class Accumulators:
 
 def _number(binding: Binding) -> int | float | None:
     """Return the literal number that a binding assigns."""
-    if binding.how not in (How.ASSIGN, How.DECLARED):
+    if binding.how is not How.ASSIGN:
         return None
     if isinstance(binding.value, cst.Integer):
         return int(binding.value.value, 0)

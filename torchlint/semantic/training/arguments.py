@@ -87,6 +87,8 @@ _TAKES_CONFIGURATION: Final = (
     ("accelerate.DeepSpeedPlugin", "hf_ds_config"),
     ("accelerate.utils.DeepSpeedPlugin", "hf_ds_config"),
 )
+_PREDICTS: Final = ("predict", "test")
+_TRAINS: Final = ("train", "fit", "hyperparameter_search")
 _POSITIONS: Final = ("model", "args", "data_collator", "train_dataset", "eval_dataset")
 _MISSING: Final = object()
 
@@ -271,7 +273,24 @@ class Trainings(Analysis):
 
     def arguments(self, *frameworks: str) -> Iterator[TrainerArguments]:
         """Yield the calls that set the options of trainings under some frameworks."""
-        return (each for each in self._all_arguments if each.framework in frameworks)
+        known = (each for each in self._all_arguments if each.framework in frameworks)
+        return (each for each in known if not self._only_predicts(each))
+
+    def _only_predicts(self, arguments: TrainerArguments) -> bool:
+        """Return whether all trainers that get some options predict, and train nothing."""
+        made = [each.call for each in self._all_trainers if each.arguments is arguments]
+        return bool(made) and all(
+            self._calls(trainer, *_PREDICTS) and not self._calls(trainer, *_TRAINS)
+            for trainer in made
+        )
+
+    def _calls(self, made: cst.Call, *methods: str) -> bool:
+        """Return whether one of these methods is called on what a call makes."""
+        return any(
+            made is value
+            for site in self.calls.of_methods(*methods)
+            for value in self.origins.of(site.receiver).values
+        )
 
     def trainers(self, *frameworks: str) -> Iterator[TrainerCall]:
         """Yield the calls that make a trainer of some frameworks."""

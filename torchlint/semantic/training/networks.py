@@ -133,7 +133,7 @@ class Networks(Analysis):
             return frozenset({binding})
         if value is None:
             return frozenset() if binding.how is How.DECLARED else _UNKNOWN
-        if binding.how in (How.ASSIGN, How.DECLARED):
+        if binding.how is How.ASSIGN:
             nothing = isinstance(value, cst.Name) and value.value == "None"
             return frozenset() if nothing else self.roots(value)
         if binding.how is How.UNPACKED and len(binding.path) == 1 and not binding.starred:

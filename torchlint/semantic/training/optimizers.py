@@ -102,12 +102,27 @@ class Optimizers(Analysis):
         return any(each is None or made in each for each in known)
 
     def are_tensors(self, value: cst.BaseExpression) -> bool:
-        """Return whether parameters are a list of tensors by name."""
+        """Return whether parameters are a list of tensors by name, or of groups of such."""
+        origin = self.origins.of(value)
+        return origin.complete and all(map(self._lists_tensors, origin.values))
+
+    def _lists_tensors(self, value: cst.BaseExpression) -> bool:
         if not isinstance(value, (cst.List, cst.Tuple)) or not value.elements:
             return False
         return all(
-            isinstance(element, cst.Element) and self._is_tensor(element.value)
+            isinstance(element, cst.Element)
+            and (self._is_tensor(element.value) or self._groups_tensors(element.value))
             for element in value.elements
+        )
+
+    def _groups_tensors(self, group: cst.BaseExpression) -> bool:
+        """Return whether a group of parameters holds tensors by name."""
+        return isinstance(group, cst.Dict) and any(
+            isinstance(each, cst.DictElement)
+            and isinstance(each.key, cst.SimpleString)
+            and each.key.evaluated_value == "params"
+            and self._lists_tensors(each.value)
+            for each in group.elements
         )
 
     def _is_tensor(self, node: cst.BaseExpression) -> bool:

@@ -12,19 +12,13 @@ from torchlint.semantic.calls.functions import Analysis, Definition, Functions
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo
-from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.scope.words import words
+from torchlint.semantic.training.intent import Intent
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.kinds import Kinds
 
 _RUNNERS: Final = ("pytest", "unittest")
 _DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
-_TRAINING: Final = frozenset(
-    (
-        "backward manual_backward fit fit_one_cycle train train_step training_step "
-        "train_batch train_one_epoch train_epoch zero_grad"
-    ).split()
-)
-"""Methods and functions that only training code calls, or a framework in its place."""
 _CLOSED: Final = ("builtins.object", "torch.nn.Module", "torch.utils.data.", "abc.ABC")
 _HOOKS: Final = frozenset("forward train state_dict load_state_dict extra_repr".split())
 """Methods of networks that torch calls."""
@@ -38,19 +32,90 @@ class Purpose(Analysis):
         super().__init__(functions)
         self.kinds = kinds
         self.loops = loops
+        self.intent = Intent(functions, kinds, loops)
+        self._intent_alone = Intent(functions, kinds, loops, alone=True)
         self._tests = Memo(True, self.names.trail, self._is_test)
 
     def is_one_off(self, span: Span) -> bool:
-        """Return whether code runs in a script that is started to do something other than train.
+        """Return whether code runs in a script that does something other than train, or draws.
 
-        The code of networks is not: other scripts train them.
+        The code of networks does not: other scripts train them.
         """
-        if not self._is_started or self._trains or not self._applies:
+        if self._is_part_of_network(span):
             return False
-        return not any(
+        outer = self._outermost(span)
+        intent = self._intent(outer)
+        if not intent.trains and intent.applies and self._is_run(outer):
+            return True
+        return outer is not None and self._draws(outer)
+
+    def is_applied_once(self, span: Span) -> bool:
+        """Return whether code runs in a script that only applies or shows what was trained."""
+        intent = self._intent(self._outermost(span))
+        applies = intent.loads_weights or intent.draws
+        return applies and not intent.trains and self.is_one_off(span)
+
+    def _intent(self, outer: cst.FunctionDef | None) -> Intent:
+        """Return what the code that runs with a function does."""
+        if outer is None or not self._is_started or self._is_run_outside(outer, CALLERS):
+            return self.intent
+        return self._intent_alone
+
+    def _is_run_outside(self, function: cst.FunctionDef, depth: int) -> bool:
+        """Return whether code of other files may run a function."""
+        if not depth or self.functions.escapes(function):
+            return True
+        callers = self.functions.callers(function)
+        homes = {self.scopes.function(call) for call in callers} - {function, None}
+        return not all(map(self.tree.is_own, callers)) or any(
+            self._is_run_outside(home, depth - 1) for home in homes if home is not None
+        )
+
+    def _is_part_of_network(self, span: Span) -> bool:
+        return any(
             derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION)
             for owner in self.tree.all(cst.ClassDef)
             if span.start in range(*self._range(owner))
+        )
+
+    def _outermost(self, span: Span) -> cst.FunctionDef | None:
+        """Return the function or method, itself in no other, in which code stands."""
+        around = (
+            each
+            for each in self.tree.all(cst.FunctionDef)
+            if self.tree.is_own(each) and span.start in range(*self._range(each))
+        )
+        return min(around, key=lambda each: self._range(each)[0], default=None)
+
+    def _is_run(self, outer: cst.FunctionDef | None) -> bool:
+        """Return whether the file is started, or all that calls a function that evaluates is."""
+        if self._is_started or outer is None:
+            return self._is_started
+        evaluates = any(
+            self.tree.inside(loop.node, outer) for loop in self.loops.of(Role.EVAL_BATCH)
+        )
+        return evaluates and self._is_run_elsewhere(outer, CALLERS)
+
+    def _is_run_elsewhere(self, function: cst.FunctionDef, depth: int) -> bool:
+        callers = self.functions.callers(function)
+        if not callers or not depth or self.functions.escapes(function):
+            return False
+        homes = {self.scopes.function(call) for call in callers}
+        return all(home is None or self._is_run_elsewhere(home, depth - 1) for home in homes)
+
+    def _draws(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function makes a figure, once as far as anybody knows."""
+        owner = self.scopes.class_of(function)
+        if function.decorators or (owner is not None and self.functions.bases(owner)):
+            return False
+        draws = any(map(self.intent.is_figure, self.tree.within(function, cst.Call)))
+        if not draws or any(
+            loop.role in (Role.TRAIN_BATCH, Role.EPOCH) and self.tree.inside(loop.node, function)
+            for loop in self.loops.all()
+        ):
+            return False
+        return not any(
+            self._is_repeated(call, CALLERS) for call in self.functions.callers(function)
         )
 
     def is_unused(self, span: Span) -> bool:
@@ -118,13 +183,14 @@ class Purpose(Analysis):
         return all(map(self.is_test, callers)) if callers else self.functions.imports(*_RUNNERS)
 
     def _is_named_test(self, outer: cst.FunctionDef | cst.ClassDef) -> bool:
-        """Return whether a test runner finds a definition: by its name, base or decorator."""
+        """Return whether a definition is a test: by its name, base or decorator."""
         marks = [mark.decorator for mark in outer.decorators]
         names = [each.func if isinstance(each, cst.Call) else each for each in marks]
         if any((self.names.name(each) or "").startswith("pytest.") for each in names):
             return True
         if isinstance(outer, cst.FunctionDef):
-            return outer.name.value.startswith("test_")
+            name = outer.name.value
+            return name.startswith("test_") or "smoke" in words(name)
         bases = self.functions.bases(outer)
         return any(base.startswith("unittest.") or base.endswith("TestCase") for base in bases)
 
@@ -165,27 +231,10 @@ class Purpose(Analysis):
         )
 
     def _calls_loop(self, line: cst.CSTNode) -> bool:
-        """Return whether a line only calls a function of the file that loops."""
+        """Return whether a line calls a function of the file that loops."""
         small = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
-        call = small.value if isinstance(small, cst.Expr) else None
+        call = small.value if isinstance(small, (cst.Expr, cst.Assign)) else None
         callee = self.functions.callee(call) if isinstance(call, cst.Call) else None
         if callee is None or not self.tree.is_own(callee):
             return False
         return any(self.tree.inside(loop.node, callee) for loop in self.loops.all())
-
-    @cached_property
-    def _applies(self) -> bool:
-        """Whether anything in view makes a loader, or runs a network in a loop."""
-        loaders = any(self.kinds.kind(call) is Kind.LOADER for call in self.tree.all(cst.Call))
-        return loaders or any(self.loops.runs_module(loop.node.body) for loop in self.loops.all())
-
-    @cached_property
-    def _trains(self) -> bool:
-        """Whether anything in view trains, or hands a network to what does."""
-        for call in self.tree.all(cst.Call):
-            word = dotted(call.func).rpartition(".")[2]
-            if word in _TRAINING or word.endswith("Trainer") or word.startswith("optim"):
-                return True
-            if self.kinds.kind(call) in (Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER):
-                return True
-        return any(loop.role in (Role.TRAIN_BATCH, Role.EPOCH) for loop in self.loops.all())

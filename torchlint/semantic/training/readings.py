@@ -322,6 +322,30 @@ class Readings:
             )
         return found
 
+    def follows_update(self, node: cst.CSTNode) -> bool:
+        """Return whether code before a node, in its function or its loop, steps an optimizer."""
+        child = node
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.IndentedBlock):
+                for line in outer.body:
+                    if line is child:
+                        break
+                    if self._steps(line):
+                        return True
+            if isinstance(outer, (cst.FunctionDef, cst.For, cst.While)):
+                return False
+            child = outer
+        return False
+
+    def _steps(self, line: cst.CSTNode) -> bool:
+        """Return whether a statement, or what it calls, steps an optimizer or goes backward."""
+        functions = self.kinds.functions
+        return any(
+            self.frequencies.loops.is_step(call)
+            for body in functions.reached(line)
+            for call in functions.own(body, cst.Call)
+        )
+
     def _looked_at(
         self, tensor: cst.BaseExpression, loop: Region
     ) -> tuple[cst.BaseExpression, ...]:
@@ -330,7 +354,7 @@ class Readings:
         if key not in self._seen:
             self._seen[key] = tuple(
                 place
-                for place in self._same(tensor, loop)
+                for place in (*self._same(tensor, loop), *self._computed_from(tensor, loop))
                 if self._is_hot(place, loop) and self._on_host_at(place, loop, [])
             )
         return self._seen[key]
@@ -359,6 +383,26 @@ class Readings:
             for attribute in self.tree.within(loop.body, cst.Attribute):
                 if self.tree.code(attribute) == text and self.scopes.reads(attribute):
                     yield attribute
+
+    def _computed_from(
+        self, tensor: cst.BaseExpression, loop: Region
+    ) -> Iterator[cst.BaseExpression]:
+        """Yield the places that read what a loop computes from a tensor by arithmetic."""
+        for place in self._same(tensor, loop):
+            outer = self.tree.parent(place)
+            while isinstance(outer, cst.BinaryOperation):
+                outer = self.tree.parent(outer)
+            if isinstance(outer, cst.Assign) and len(outer.targets) == 1:
+                if isinstance(outer.value, cst.BinaryOperation):
+                    yield from self._same_as_target(outer.targets[0].target, loop)
+
+    def _same_as_target(
+        self, target: cst.BaseExpression, loop: Region
+    ) -> Iterator[cst.BaseExpression]:
+        """Yield the places in a loop that read an assigned name."""
+        binding = self.scopes.stored(target) if isinstance(target, cst.Name) else None
+        if binding is not None:
+            yield from self.scopes.uses(binding, loop.body)
 
     def _on_host_at(self, place: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]) -> bool:
         """Return whether the value is used on the host at a place."""

@@ -437,7 +437,7 @@ class Shares(Analysis):
         if not self.tree.inside(binding.node, frame.region):
             if self.tree.inside(binding.node, self.loop.node):
                 return self._bound(binding, self._main)
-            begun = binding.value is not None and binding.how in (How.ASSIGN, How.DECLARED)
+            begun = binding.value is not None and binding.how is How.ASSIGN
             empty = begun and self._is_nothing(binding.value)
             return Share.NOTHING if empty else Share.SAME
         if binding.how is How.LOOP:

@@ -18,7 +18,7 @@ from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.losses import sent
 from torchlint.semantic.values.placement import Placement
 
-_BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED, How.DECLARED)
+_BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
 _NO_FORWARD: Final = frozenset(
     (
         "parameters named_parameters modules children state_dict load_state_dict train eval to "

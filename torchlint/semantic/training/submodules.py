@@ -25,7 +25,7 @@ _HANDED_ON: Final = (*WRAPPERS, "copy.copy", "copy.deepcopy")
 _LAYER: Final = re.compile(r"torch\.nn\.[A-Z]\w*|torch\.nn\.modules\.\w+\.[A-Z]\w*")
 _NO_NETWORKS: Final = (cst.SimpleString, cst.List, cst.Tuple, cst.Dict)
 """Names of members, and containers that are empty where they are made."""
-_BOUND: Final = (How.ASSIGN, How.DECLARED, How.LOOP, How.UNPACKED)
+_BOUND: Final = (How.ASSIGN, How.LOOP, How.UNPACKED)
 
 
 class Submodules(Analysis):

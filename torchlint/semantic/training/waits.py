@@ -13,10 +13,11 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.additions import container
-from torchlint.semantic.training.readings import Reading, Readings, Region
+from torchlint.semantic.training.computations import FILLS, PURE, Computations
+from torchlint.semantic.training.readings import Form, Reading, Readings, Region
+from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
 
@@ -29,6 +30,8 @@ class End(Enum):
     """Used once in several passes."""
     LAST = auto()
     """Used after the loop, where only the last value counts, or never."""
+    BACK = auto()
+    """Combined with tensors on the device."""
 
 
 class Wait(NamedTuple):
@@ -63,35 +66,9 @@ _LONG: Final = 12
 _NOTHING: Final = _Destination(frozenset(), frozenset(), None, ())
 _RARE: Final = _NOTHING._replace(ends=frozenset({End.RARE}))
 _LAST: Final = _NOTHING._replace(ends=frozenset({End.LAST}))
+_BACK: Final = _NOTHING._replace(ends=frozenset({End.BACK}))
 _KEPT: Final = _NOTHING._replace(ends=frozenset({End.KEPT}))
-_FILLS: Final = ("append", "extend", "update")
-_COMPUTING: Final = frozenset(
-    (
-        "float int round min max abs len sum list tuple dict bool zip enumerate sorted set any all "
-        "str format repr"
-    ).split()
-)
-_PURE: Final = frozenset(
-    (
-        "sum mean std max min argmax argmin astype flatten ravel squeeze reshape transpose copy "
-        "tolist item round items values keys get format float int long double size numpy cpu "
-        "detach view eq ne any all nonzero join sqrt pow abs exp log log1p norm clamp clip softmax "
-        "sigmoid mul div add sub unsqueeze double half bool masked_fill gather topk sort cumsum "
-        "prod permute t to"
-    ).split()
-)
-_OF_TORCH: Final = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
-_NOT_COMPUTING: Final = frozenset({"torch.save", "torch.load", "torch.manual_seed"})
-_PURE_MODULES: Final = ("numpy.", "math.", "sklearn.metrics.", "scipy.stats.")
-_EFFECTS: Final = ("numpy.save", "numpy.random", "numpy.put", "numpy.copyto", "numpy.testing")
-_METRICS: Final = frozenset(
-    (
-        "metric score accuracy acc precision recall auc iou dice psnr ssim mae mse rmse wer cer "
-        "bleu kappa"
-    ).split()
-)
-"""The last words of functions that measure values on the host."""
-_RECORDS: Final = ("typing.NamedTuple", "dataclasses.dataclass")
+_ARITHMETIC: Final = frozenset("mul div add sub true_divide multiply divide clamp pow".split())
 _TRANSPARENT: Final = ("torch.", "builtins.staticmethod", "builtins.classmethod")
 _PACKS: Final = (
     cst.Arg, cst.Element, cst.DictElement, cst.Tuple, cst.List, cst.Set, cst.Dict, cst.Index,
@@ -100,7 +77,7 @@ _PACKS: Final = (
     cst.ConcatenatedString, cst.SimpleStatementLine, cst.StarredElement,
 )  # fmt: skip
 _Entry = cst.Subscript | None
-_BOUND: Final = (How.ASSIGN, How.UNPACKED, How.DECLARED, How.LOOP)
+_BOUND: Final = (How.ASSIGN, How.UNPACKED, How.LOOP)
 
 
 class Waits(Analysis):
@@ -119,6 +96,7 @@ class Waits(Analysis):
         self.frequencies = frequencies
         self.readings = readings
         self.accumulators = accumulators
+        self.computations = Computations(functions)
         self._found: dict[tuple[int, tuple[cst.Call, ...]], list[tuple[Reading, _Destination]]] = {}
 
     def of(self, loop: Loop) -> Iterator[Wait]:
@@ -168,7 +146,11 @@ class Waits(Analysis):
             destination = self._destination(reading.node, region, _WHOLE, frozenset())
             if destination is not None:
                 destination = self._handed_back(destination, (region,), calls)
-            if destination is not None and destination.ends:
+            if destination is None or not destination.ends:
+                continue
+            if End.BACK not in destination.ends or (
+                reading.form is Form.NUMBER and End.KEPT not in destination.ends
+            ):
                 yield reading, destination
 
     def code_of_pass(self, loop: Loop) -> Iterator[Region]:
@@ -259,7 +241,12 @@ class Waits(Analysis):
             if isinstance(outer, cst.Call):
                 if self._adds(outer, child):
                     return self._added(outer, region, trail)
-                if not self._passes_on(outer, child):
+                if self._changes_tensor(outer, child):
+                    return _BACK
+                merged = self._merged(outer, child)
+                if merged:
+                    return self._destination_of_names(merged, region, trail)
+                if not self.computations.pass_on(outer, child):
                     return None
             elif isinstance(outer, cst.BaseSmallStatement):
                 return self._destination_in_statement(outer, child, region, position, trail)
@@ -268,8 +255,11 @@ class Waits(Analysis):
                     return None
                 target = _drawn(outer)
                 return self._destination_of_names(self._targets(target, _WHOLE), region, trail)
+            elif isinstance(outer, cst.BinaryOperation):
+                if self._on_device(outer.right if child is outer.left else outer.left):
+                    return _BACK
             elif isinstance(outer, cst.Attribute):
-                if outer.attr.value not in _PURE:
+                if outer.attr.value not in PURE:
                     return None
             elif isinstance(outer, cst.Subscript):
                 if child is not outer.value:
@@ -296,7 +286,7 @@ class Waits(Analysis):
     def _only_draws(self, node: cst.BaseComp, made: cst.BaseExpression) -> bool:
         """Return whether a comprehension only computes from what it draws."""
         return not node.for_in.ifs and all(
-            self._computes(call, CALLED) for call in self.tree.within(made, cst.Call)
+            self.computations.computes(call) for call in self.tree.within(made, cst.Call)
         )
 
     def _destination_in_statement(
@@ -314,6 +304,8 @@ class Waits(Analysis):
             return _Destination(frozenset({End.LAST}), frozenset(), None, (line,))
         if not isinstance(line, (cst.Assign, cst.AnnAssign, cst.AugAssign)):
             return None
+        if isinstance(line, cst.AugAssign) and self._on_device(line.target):
+            return _BACK
         if self._adds(line, value):
             return self._added(line, region, trail)
         if value is not line.value or isinstance(line, cst.AugAssign):
@@ -323,6 +315,10 @@ class Waits(Analysis):
             return None
         if isinstance(target, cst.Attribute) and self._only_sets(target.value, region):
             return _LAST._replace(target=target, statements=(line,))
+        if isinstance(target, cst.Subscript) and isinstance(region, cst.FunctionDef):
+            held = container(target)
+            if isinstance(held, cst.Attribute) and self._is_never_read(held, region):
+                return _KEPT._replace(target=target, statements=(line,))
         names = self._entry(target) or self._targets(target, position)
         entry = target if isinstance(target, cst.Subscript) else None
         destination = self._destination_of_names(names, region, trail, entry)
@@ -401,7 +397,7 @@ class Waits(Analysis):
         outer = self.tree.parent(holder) if holder is not None else None
         if isinstance(holder, cst.Subscript):
             return isinstance(outer, cst.AssignTarget)
-        if not isinstance(holder, cst.Attribute) or holder.attr.value not in _FILLS:
+        if not isinstance(holder, cst.Attribute) or holder.attr.value not in FILLS:
             return False
         return isinstance(outer, cst.Call) and isinstance(self.tree.parent(outer), cst.Expr)
 
@@ -449,6 +445,29 @@ class Waits(Analysis):
         return (
             self.tree.inside(use, region.body) and self.frequencies.frequency(use) is Frequency.RARE
         )
+
+    # -- tensors and dictionaries that take a value --------------------------------
+
+    def _on_device(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is a tensor that is not known to be on the host."""
+        tensor = self.kinds.kind(node) in (Kind.TENSOR, Kind.LOSS)
+        return tensor and not self.readings.placement.on_host(node)
+
+    def _changes_tensor(self, call: cst.Call, child: cst.CSTNode) -> bool:
+        """Return whether a call is arithmetic of a tensor on the device with one of its parts."""
+        func = call.func
+        if child is func or not isinstance(func, cst.Attribute):
+            return False
+        return func.attr.value.rstrip("_") in _ARITHMETIC and self._on_device(func.value)
+
+    def _merged(self, call: cst.Call, child: cst.CSTNode) -> list[Binding]:
+        """Return the bindings of a dictionary that gets the entries of a value."""
+        func = call.func
+        if child is func or not isinstance(func, cst.Attribute) or func.attr.value != "update":
+            return []
+        if not isinstance(func.value, cst.Name) or self.kinds.kind(func.value) is not Kind.MAPPING:
+            return []
+        return list(self.scopes.reaching(func.value))
 
     # -- sums, lists and meters ----------------------------------------------------
 
@@ -498,77 +517,25 @@ class Waits(Analysis):
             ):
                 yield name
 
+    def _holds_entry(self, node: cst.Attribute) -> bool:
+        """Return whether a use of a container sets an entry, or asks if there is one."""
+        holder = self.tree.parent(node)
+        if isinstance(holder, cst.Subscript):
+            return isinstance(self.tree.parent(holder), (cst.AssignTarget, cst.AugAssign))
+        return isinstance(holder, cst.ComparisonTarget) and isinstance(
+            holder.operator, (cst.In, cst.NotIn)
+        )
+
     def _is_never_read(self, target: cst.BaseExpression, region: cst.FunctionDef) -> bool:
         """Return whether the function does not read an attribute that it adds to."""
         path = dotted(target)
         return bool(path) and all(
             dotted(each) != path
             or not self.scopes.reads(each)
+            or self._holds_entry(each)
             or any(map(self.accumulators.additions.parts, self.tree.ancestors(each)))
             for each in self.tree.within(region.body, cst.Attribute)
         )
-
-    # -- calls that pass values on ------------------------------------------------
-
-    def _passes_on(self, call: cst.Call, child: cst.CSTNode, depth: int = CALLED) -> bool:
-        """Return whether a call only computes another value from its arguments."""
-        if child is call.func:
-            return True
-        func = call.func
-        name = self.names.name(func) or ""
-        module, _, last = name.rpartition(".")
-        if module == "builtins":
-            return last in _COMPUTING
-        if module in _OF_TORCH:
-            return last.islower() and name not in _NOT_COMPUTING
-        if name.startswith(_PURE_MODULES):
-            return not name.startswith(_EFFECTS)
-        if isinstance(func, cst.Attribute) and not name:
-            if func.attr.value in ("format", "join"):
-                return True
-        callee = self.functions.callee(call)
-        if callee is None:
-            return self._measures(call) or self._is_record(self.functions.definition(func))
-        return self._is_pure(callee, depth - 1)
-
-    def _is_record(self, made: cst.CSTNode | None) -> bool:
-        """Return whether a class only holds the values that its instances are made of."""
-        if not isinstance(made, cst.ClassDef):
-            return False
-        marks = (each.decorator for each in made.decorators)
-        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
-        held = {*self.functions.bases(made), *(self.names.name(each) for each in named)}
-        return not held.isdisjoint(_RECORDS)
-
-    def _measures(self, call: cst.Call) -> bool:
-        """Return whether an unseen function is named like a metric, and its result is used."""
-        func = call.func
-        if isinstance(func, cst.Attribute) or isinstance(self.tree.parent(call), cst.Expr):
-            return False
-        last = words(func.value)[-1:] if isinstance(func, cst.Name) else ()
-        return not _METRICS.isdisjoint(last)
-
-    def _is_pure(self, function: cst.FunctionDef, depth: int) -> bool:
-        """Return whether a function only computes its return value."""
-        if not depth or self.functions.is_generator(function):
-            return False
-        if not self.functions.returns(function):
-            return False
-        for target in self.tree.within(function.body, cst.AssignTarget):
-            if isinstance(target.target, cst.Attribute):
-                return False
-        if any(True for _ in self.tree.within(function.body, cst.Global)):
-            return False
-        calls = self.tree.within(function.body, cst.Call)
-        return all(self._computes(call, depth) for call in calls)
-
-    def _computes(self, call: cst.Call, depth: int) -> bool:
-        name = self.names.name(call.func) or ""
-        if not name and isinstance(call.func, cst.Attribute):
-            return call.func.attr.value in (*_PURE, *_FILLS)
-        if name in ("builtins.range", "builtins.isinstance") or name.startswith("torch.tensor"):
-            return True
-        return self._passes_on(call, call, depth)
 
 
 def _asked_for(test: cst.BaseExpression) -> cst.Name | None:

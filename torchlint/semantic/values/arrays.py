@@ -110,7 +110,7 @@ class Arrays:
             return self._parameter(binding, binding.node)
         if value is None:
             return None
-        if binding.how in (How.ASSIGN, How.DECLARED):
+        if binding.how is How.ASSIGN:
             return self.array(value)
         if binding.how is How.AUGMENTED and isinstance(binding.node, cst.AugAssign):
             target = binding.node.target

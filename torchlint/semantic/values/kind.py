@@ -8,7 +8,17 @@ from enum import Enum, auto
 from functools import cache
 from typing import Final
 
+import libcst as cst
+
 from torchlint.semantic.scope.words import words
+
+PASSED_ON: Final = frozenset({
+    "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
+    "copy.deepcopy", "copy.copy", "torch.utils.data.Subset", "torch.nn.utils.weight_norm",
+    "torch.nn.utils.spectral_norm", "torch.nn.utils.parametrizations.weight_norm",
+    "torch.nn.utils.parametrizations.spectral_norm",
+})  # fmt: skip
+"""What returns the very object that it gets, or one that does the same."""
 
 
 class Kind(Enum):
@@ -354,3 +364,25 @@ def combined(left: Kind, right: Kind) -> Kind:
     if left is right and left in (Kind.NUMBER, Kind.STRING, Kind.SEQUENCE):
         return left
     return Kind.UNKNOWN
+
+
+def gives_pair(method: str, call: cst.Call, bound: bool = False) -> bool:
+    """Return whether `max` and the like have a dimension, so return values and indices."""
+    if method in ("sort", "topk", "kthvalue"):
+        return True
+    own = call.args if bound else call.args[1:]
+    first = [arg for arg in own if arg.keyword is None or arg.keyword.value in ("dim", "axis")]
+    return bool(first) and not isinstance(first[0].value, (cst.Call, cst.Attribute))
+
+
+def literal_index(node: cst.Subscript) -> int | None:
+    """Return the number that a subscript takes, None for any other."""
+    if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
+        return None
+    value = node.slice[0].slice.value
+    return int(value.value) if isinstance(value, cst.Integer) and value.value.isdigit() else None
+
+
+def takes_many(node: cst.Subscript) -> bool:
+    """Return whether an index is a slice, so that an array stays an array."""
+    return any(isinstance(element.slice, cst.Slice) for element in node.slice)

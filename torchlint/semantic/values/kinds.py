@@ -14,14 +14,18 @@ from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
+    PASSED_ON,
     Kind,
     called,
     combined,
     conventional,
     derived,
+    gives_pair,
     is_module_class,
     joined,
+    literal_index,
     method_result,
+    takes_many,
 )
 from torchlint.semantic.values.losses import Losses
 from torchlint.semantic.values.origins import Origins, Steps
@@ -66,16 +70,12 @@ _ANNOTATIONS: Final = {
     "typing.Sequence": Kind.SEQUENCE,
     "typing.Dict": Kind.MAPPING,
 }
-_PASSED_ON: Final = frozenset({
-    "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
-    "copy.deepcopy", "copy.copy", "torch.utils.data.Subset", "torch.nn.utils.weight_norm",
-    "torch.nn.utils.spectral_norm", "torch.nn.utils.parametrizations.weight_norm",
-    "torch.nn.utils.parametrizations.spectral_norm",
-})  # fmt: skip
 _OVER_PROCESSES: Final = frozenset(
     "gather gather_for_metrics reduce all_gather all_reduce pad_across_processes".split()
 )
 """The methods by which frameworks send a tensor through all processes."""
+_ENGINE: Final = (Kind.MODULE, Kind.OPTIMIZER, Kind.LOADER, Kind.SCHEDULER)
+"""What DeepSpeed makes of a network: its engine, and what the engine trains with."""
 _TENSOR_ONLY: Final = frozenset(
     (
         "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
@@ -158,8 +158,7 @@ class Kinds(Analysis):
         target = self.scopes.stored(node)
         if target is not None and self.scopes.reads(node) is False:
             return self.kind_of_binding(target)
-        sent = self.losses.attributes(node)
-        if sent and dotted(node) in sent:
+        if (sent := self.losses.attributes(node)) and dotted(node) in sent:
             return _LOSS
         base = self.kind(node.value)
         attribute = node.attr.value
@@ -167,6 +166,8 @@ class Kinds(Analysis):
             if attribute in ("data", "T", "mT", "real", "imag"):
                 return base
             return _TENSOR if attribute == "grad" else _UNKNOWN
+        if attribute == "grad" and base is _UNKNOWN and dotted(node) != "self.grad":
+            return _TENSOR if self.names.name(node) is None else _UNKNOWN
         if base is _LOADER:
             return {"dataset": Kind.DATASET, "sampler": Kind.SAMPLER}.get(attribute, _UNKNOWN)
         if base is _MODULE and attribute == "module":
@@ -187,19 +188,21 @@ class Kinds(Analysis):
         if base in _TENSORS:
             return _TENSOR
         if base is _NDARRAY:
-            return _NDARRAY if _many(node) else _UNKNOWN
+            return _NDARRAY if takes_many(node) else _UNKNOWN
         if base is _LOADER:
             return base
-        if isinstance(node.value, cst.Name) and _index(node) is not None:
+        if isinstance(node.value, cst.Name) and literal_index(node) is not None:
             if self._is_batch(node.value):
                 return _TENSOR
         if base in (Kind.MAPPING, _SEQUENCE) and isinstance(node.value, (cst.Name, cst.Attribute)):
-            found = self._kind_of_member(node)
+            found, index = self._kind_of_member(node), literal_index(node)
+            if found is _UNKNOWN and index is not None:
+                found = self._element(node.value, (index,))
             word = node.value.attr if isinstance(node.value, cst.Attribute) else node.value
             by_name = conventional(word.value)
             return by_name if found is _UNKNOWN and by_name is _LOADER else found
         if isinstance(node.value, cst.Call):
-            index = _index(node)
+            index = literal_index(node)
             if index is not None:
                 return self._element(node.value, (index,))
         return _UNKNOWN
@@ -237,6 +240,8 @@ class Kinds(Analysis):
             found = self._kind_of_named_call(name, node)
             if found is not _UNKNOWN:
                 return found
+        if (alone := self.losses.inherited(node)) is not None:
+            return _LOSS if alone else _SEQUENCE
         definition = self.functions.definition(node.func)
         if type(definition) is cst.ClassDef:
             return derived(self.functions.bases(definition))
@@ -260,7 +265,7 @@ class Kinds(Analysis):
     def _kind_of_named_call(self, name: str, node: cst.Call) -> Kind:
         if name in ("builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip"):
             return _UNKNOWN
-        if name in _PASSED_ON and node.args:
+        if name in PASSED_ON and node.args:
             inner = self.kind(node.args[0].value)
             return inner if inner is not _UNKNOWN else called(name)
         if name in ("builtins.sum", "builtins.max", "builtins.min", "builtins.abs") and node.args:
@@ -271,7 +276,7 @@ class Kinds(Analysis):
         ):
             return _NDARRAY
         if name in ("torch.max", "torch.min", "torch.sort", "torch.topk", "torch.kthvalue"):
-            return _SEQUENCE if _gives_pair(name.rpartition(".")[2], node) else _TENSOR
+            return _SEQUENCE if gives_pair(name.rpartition(".")[2], node) else _TENSOR
         return called(name)
 
     def _kind_of_method(self, func: cst.Attribute, name: str | None) -> Kind:
@@ -289,7 +294,7 @@ class Kinds(Analysis):
         if method == "size" and base in _TENSORS and isinstance(call, cst.Call):
             return _NUMBER if call.args else _UNKNOWN
         if method in ("max", "min", "sort", "topk", "kthvalue") and base in _TENSORS:
-            pair = isinstance(call, cst.Call) and _gives_pair(method, call, bound=True)
+            pair = isinstance(call, cst.Call) and gives_pair(method, call, bound=True)
             return _SEQUENCE if pair else _TENSOR
         return method_result(base, method)
 
@@ -459,8 +464,15 @@ class Kinds(Analysis):
         """Return the kind of all values that a file puts into containers at some steps."""
         origin = self.origins.of(node, steps)
         if not origin.complete or node in origin.values:
-            return _UNKNOWN
+            return self._kind_of_drawn(node) if steps == (None,) else _UNKNOWN
         return joined([self.kind(value) for value in origin.values])
+
+    def _kind_of_drawn(self, node: cst.BaseExpression) -> Kind:
+        """Return the kind of the items of a comprehension, or of a name for one."""
+        reaching = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        made = [each.value for each in reaching] if reaching else [node]
+        drawn = all(isinstance(each, (cst.ListComp, cst.GeneratorExp)) for each in made)
+        return self._element(node, (0,)) if drawn else _UNKNOWN
 
     @cached_property
     def _indices(self) -> frozenset[str]:
@@ -504,6 +516,8 @@ class Kinds(Analysis):
         return self._element_of_call(value, path) if isinstance(value, cst.Call) else _UNKNOWN
 
     def _element_of_call(self, value: cst.Call, path: tuple[int, ...]) -> Kind:
+        if self.losses.inherited(value) is False:
+            return _LOSS if path == (0,) else _UNKNOWN
         name = self.names.name(value.func)
         if name == "builtins.next":
             return _TENSOR if self.loader(value) is not None else _UNKNOWN
@@ -524,6 +538,8 @@ class Kinds(Analysis):
             return _TENSOR if moved or made == "torch.autograd.Variable" else _UNKNOWN
         if name == "torch.utils.data.random_split":
             return Kind.DATASET
+        if name == "deepspeed.initialize":
+            return dict(enumerate(_ENGINE)).get(path[0], _UNKNOWN) if len(path) == 1 else _UNKNOWN
         if self.kind(value) is _SEQUENCE and (
             (name is not None and name.startswith("torch."))
             or (isinstance(value.func, cst.Attribute) and self.kind(value.func.value) in _TENSORS)
@@ -577,24 +593,3 @@ _LITERALS: Final[dict[type[cst.CSTNode], Kind]] = {
     cst.Dict: Kind.MAPPING,
     cst.DictComp: Kind.MAPPING,
 }
-
-
-def _index(node: cst.Subscript) -> int | None:
-    if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
-        return None
-    value = node.slice[0].slice.value
-    return int(value.value) if isinstance(value, cst.Integer) and value.value.isdigit() else None
-
-
-def _many(node: cst.Subscript) -> bool:
-    """Return whether an index is a slice, so that an array stays an array."""
-    return any(isinstance(element.slice, cst.Slice) for element in node.slice)
-
-
-def _gives_pair(method: str, call: cst.Call, bound: bool = False) -> bool:
-    """Return whether `max` and the like have a dimension, so return values and indices."""
-    if method in ("sort", "topk", "kthvalue"):
-        return True
-    own = call.args if bound else call.args[1:]
-    first = [arg for arg in own if arg.keyword is None or arg.keyword.value in ("dim", "axis")]
-    return bool(first) and not isinstance(first[0].value, (cst.Call, cst.Attribute))

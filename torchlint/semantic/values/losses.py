@@ -12,8 +12,12 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.hooks import Hooks
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import method_of
 
 _DEPTH: Final = 3
+_OUTPUTS: Final = "return_outputs"
+_PLAIN: Final = 2
+"""The arguments of a trainer's `compute_loss` before the one that asks for the outputs."""
 _SCALES: Final = frozenset(
     "weight weights scale coef coeff coefficient lambda factor ratio w fn func".split()
 )
@@ -30,6 +34,22 @@ class Losses(Analysis):
     def sent_backward(self, bindings: Iterable[Binding]) -> bool:
         """Return whether `backward` is called on the value of any of these bindings."""
         return not self._bindings.isdisjoint(bindings)
+
+    def inherited(self, call: cst.Call) -> bool | None:
+        """Return whether an overridden method gives a loss alone, None if it may not give one.
+
+        `super().compute_loss(model, inputs, return_outputs=True)` gives it first in a tuple.
+        """
+        if not self.hooks.inherits_loss(call):
+            return None
+        if method_of(call) == "prediction_step":
+            return False
+        plain = [arg for arg in call.args if arg.keyword is None]
+        asked = [a for a in call.args if a.keyword is not None and a.keyword.value == _OUTPUTS]
+        asked += plain[_PLAIN:]
+        if method_of(call) != "compute_loss" or not asked:
+            return True
+        return {"True": False, "False": True}.get(self.tree.code(asked[0].value))
 
     def in_container(self, node: cst.BaseExpression) -> bool:
         """Return whether members of a container, or of its `items()`, go backward in a sum."""

@@ -140,7 +140,7 @@ class Origins(Analysis):
                 self._follow(one, steps, search)
         elif value is None:
             search.lost = search.lost or binding.how is not How.DECLARED
-        elif binding.how in (How.ASSIGN, How.DECLARED) or (binding.how is How.AUGMENTED and steps):
+        elif binding.how is How.ASSIGN or (binding.how is How.AUGMENTED and steps):
             self._follow(value, steps, search)
         elif binding.how is How.UNPACKED and not binding.starred:
             self._follow(value, (*binding.path, *steps), search)

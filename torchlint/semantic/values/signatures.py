@@ -88,6 +88,18 @@ _FUNCTIONS: Final = {
         "drop_last timeout worker_init_fn multiprocessing_context generator"
     ),
     "torch.utils.data.DistributedSampler": "dataset num_replicas rank shuffle seed drop_last",
+    **dict.fromkeys(
+        (
+            f"transformers.{module}get_{name}_schedule_with_warmup"
+            for module in ("", "optimization.")
+            for name in ("linear", "cosine", "polynomial_decay")
+        ),
+        "optimizer num_warmup_steps num_training_steps",
+    ),
+    **dict.fromkeys(
+        ("transformers.get_scheduler", "transformers.optimization.get_scheduler"),
+        "name optimizer num_warmup_steps num_training_steps",
+    ),
 }
 _METHODS: Final = {
     "add_event_handler": "event_name handler",

@@ -73,7 +73,6 @@ _LITERALS: Final = frozenset({
     cst.Integer, cst.Float, cst.SimpleString, cst.Name, cst.UnaryOperation, cst.Tuple,
 })  # fmt: skip
 _NOTHING: Final = object()
-_SPELLED_OUT: Final = (How.ASSIGN, How.DECLARED)
 _ABSENT: Final = Value(State.ABSENT)
 _DECIDED: Final = Value(State.DECIDED)
 _UNKNOWN: Final = Value(State.UNKNOWN)
@@ -181,7 +180,7 @@ class Values(Analysis):
         owner = self.scopes.scope(binding.node).node
         if isinstance(owner, cst.ClassDef) and self.is_given(owner, binding.name):
             return _DECIDED
-        if binding.how in _SPELLED_OUT and binding.value is not None:
+        if binding.how is How.ASSIGN and binding.value is not None:
             return self.value_of(binding.value)
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
             given = [self.value_of(one) for one in self.functions.given(binding.node)]
@@ -324,7 +323,7 @@ class Values(Analysis):
         return found
 
     def _entry_of_binding(self, binding: Binding, key: str) -> Value:
-        if binding.how in _SPELLED_OUT and binding.value is not None:
+        if binding.how is How.ASSIGN and binding.value is not None:
             return self.entry(binding.value, key)
         if isinstance(binding.node, cst.Param) and binding.node.star == "**":
             function = self.tree.parent(self.tree.parent(binding.node) or binding.node)

@@ -109,7 +109,7 @@ class Saved:
         for binding in self.script.scopes.reaching(node):
             if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
                 self._parameter(binding.node, depth)
-            elif binding.value is not None and binding.how in (How.ASSIGN, How.DECLARED):
+            elif binding.value is not None and binding.how is How.ASSIGN:
                 self._contents(binding.value, depth - 1)
         self._stored_under(node.value, node, depth)
 

@@ -1,4 +1,4 @@
-"""Checks that stop the training if a tensor is not finite: what TL211 leaves to TL212."""
+"""Checks of tensors that stop the training: what TL211 leaves to TL212."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from torchlint.api import (
     receiver_of,
     word_of,
 )
+from torchlint_rules.shared.passwaits import tested_tensors
 
 _DEPTH: Final = 3
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
@@ -29,22 +30,23 @@ _EXITS: Final = frozenset("sys.exit builtins.exit builtins.quit builtins.breakpo
 _SHOWS: Final = frozenset("print info debug warning warn error critical exception".split())
 
 
-class FiniteGuard(NamedTuple):
-    """A test that stops the training if a tensor holds a value that is not finite."""
+class StepGuard(NamedTuple):
+    """A test that stops the training if a tensor holds other values than it should."""
 
     holder: cst.If | cst.Assert
-    asked: cst.Call
-    """The call that waits."""
-    tensor: cst.BaseExpression
+    asked: cst.BaseExpression
+    """The expression that waits."""
+    tensor: cst.BaseExpression | None
+    """What has to be finite, None for a check of anything else."""
     loop: Loop | None
     """The training loop around it; None in a function whose callers loop."""
 
 
-def finite_guards(script: Script) -> Iterator[FiniteGuard]:
-    """Yield the checks for finite values in each pass of a training loop."""
+def step_guards(script: Script) -> Iterator[StepGuard]:
+    """Yield the checks that may stop the training in each pass of its loop."""
     holders: list[cst.If | cst.Assert] = [*script.tree.all(cst.If), *script.tree.all(cst.Assert)]
     for holder in holders:
-        asked = _asked(script, holder.test)
+        asked = _asked(script, holder.test) or _tested(script, holder)
         loop = script.loops.batch_loop(holder) if asked is not None else None
         if asked is None or script.loops.frequency(holder) is not Frequency.EVERY_PASS:
             continue
@@ -57,7 +59,7 @@ def finite_guards(script: Script) -> Iterator[FiniteGuard]:
         ):
             continue
         if loop is None or not _is_scaled(script, loop):
-            yield FiniteGuard(holder, *asked, loop)
+            yield StepGuard(holder, asked[0], asked[1], loop)
 
 
 def _trains(script: Script, loop: Loop) -> bool:
@@ -101,6 +103,20 @@ def _asked(script: Script, test: cst.BaseExpression) -> tuple[cst.Call, cst.Base
     return None
 
 
+def _tested(script: Script, holder: cst.If | cst.Assert) -> tuple[cst.BaseExpression, None] | None:
+    """Return the tensor that decides whether an error is raised."""
+    if isinstance(holder, cst.If) and not _raises(holder):
+        return None
+    tested = next(tested_tensors(script, holder), None)
+    return None if tested is None else (tested, None)
+
+
+def _raises(holder: cst.If) -> bool:
+    """Return whether a branch ends with an error."""
+    last = holder.body.body[-1]
+    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Raise)
+
+
 def _read_before(script: Script, node: cst.BaseExpression) -> Reading | None:
     """Return the reading that a name holds."""
     bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
@@ -115,10 +131,18 @@ def _only_stops(script: Script, holder: cst.If) -> bool:
     """Return whether an `if` only ends the training or says something."""
     if holder.orelse is not None:
         return False
+    raises = _raises(holder)
     return all(
         isinstance(line, cst.SimpleStatementLine)
-        and all(_is_end(script, each) for each in line.body)
+        and all(_is_end(script, each) or (raises and _computes(each)) for each in line.body)
         for line in holder.body.body
+    )
+
+
+def _computes(line: cst.BaseSmallStatement) -> bool:
+    """Return whether a statement only gives a name to what the message of an error shows."""
+    return isinstance(line, cst.Assign) and all(
+        isinstance(each.target, cst.Name) for each in line.targets
     )
 
 

@@ -1,0 +1,63 @@
+"""Constants that are made once on the host and copied to the device again in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Invariance, Kind, Move, Script, State
+
+_MAKERS: Final = tuple(
+    f"torch.{word}"
+    for word in (
+        "tensor as_tensor from_numpy FloatTensor LongTensor zeros ones full arange linspace eye"
+    ).split()
+)
+
+_STARTS: Final = ("__init__", "setup")
+
+
+def moved_constants(script: Script) -> Iterator[Move]:
+    """Yield the copies of a tensor that no step changes, in a loop over batches."""
+    for site in script.calls.of_methods("to", "cuda"):
+        move = script.program.moves.move(site.node)
+        if move is None or not isinstance(move.moved, (cst.Name, cst.Attribute)):
+            continue
+        if _is_made_once(script, move) and script.loops.each_step(site.node):
+            yield move
+
+
+def _is_made_once(script: Script, move: Move) -> bool:
+    """Return whether all that a copy can be of are host tensors that no step makes or changes."""
+    if script.kind(move.moved) is not Kind.TENSOR or not _is_kept(script, move):
+        return False
+    origin = script.values.origins.of(move.moved)
+    return (
+        origin.complete
+        and bool(origin.values)
+        and all(_is_host_tensor(script, each) for each in origin.values)
+    )
+
+
+def _is_kept(script: Script, move: Move) -> bool:
+    """Return whether no pass changes a tensor, or only the start of its object sets it."""
+    loop = script.loops.batch_loop(move.call)
+    if loop is not None:
+        found = script.loops.invariances.of(move.moved, loop.node)
+        return found is Invariance.INVARIANT and not script.loops.is_round(loop)
+    if not isinstance(move.moved, cst.Attribute):
+        return False
+    makers = [script.scopes.function(each.node) for each in script.functions.attribute(move.moved)]
+    return bool(makers) and all(each and each.name.value in _STARTS for each in makers)
+
+
+def _is_host_tensor(script: Script, value: cst.BaseExpression) -> bool:
+    """Return whether a call makes a tensor on the host, outside of the steps."""
+    if not isinstance(value, cst.Call) or script.name(value.func) not in _MAKERS:
+        return False
+    device = script.calls.at(value).argument("device")
+    return (device.state is State.ABSENT or device.equals("cpu")) and not script.loops.each_step(
+        value
+    )

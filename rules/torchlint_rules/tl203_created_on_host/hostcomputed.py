@@ -1,0 +1,111 @@
+"""Tensors that a step computes on the host from nothing but tensors that it makes there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import How, Kind, Script, method_of, receiver_of
+from torchlint_rules.tl203_created_on_host.hosttensors import Made, made
+
+_DEPTH: Final = 8
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+_LEAF: Final = "requires_grad_"
+_FILLING: Final = frozenset("from_numpy tensor as_tensor stack cat load".split())
+"""Functions of torch that copy what the host holds, whatever they get."""
+
+
+def computed(script: Script, node: cst.BaseExpression, depth: int = _DEPTH) -> Made | None:
+    """Return the call that makes the first tensor of a computation on the host.
+
+    None if any operand comes from elsewhere.
+    """
+    if not depth:
+        return None
+    if isinstance(node, cst.Name):
+        return _named(script, node, depth)
+    if isinstance(node, cst.UnaryOperation):
+        return computed(script, node.expression, depth - 1)
+    if isinstance(node, cst.BinaryOperation):
+        return _of_all(script, [node.left, node.right], depth)
+    if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+        return _of_all(script, [node.left, node.comparisons[0].comparator], depth)
+    return _called(script, node, depth) if isinstance(node, cst.Call) else None
+
+
+def _called(script: Script, call: cst.Call, depth: int) -> Made | None:
+    """Return what a call computes from: a factory, its tensors, or the result of a function."""
+    found = made(script, call)
+    if found is not None:
+        return found
+    callee = script.functions.callee(call)
+    if callee is not None:
+        returned = script.functions.returns(callee)
+        plain = not callee.decorators and not script.functions.is_generator(callee)
+        return computed(script, returned[0], depth - 1) if plain and len(returned) == 1 else None
+    name, receiver = script.name(call.func), receiver_of(call)
+    given = [arg.value for arg in call.args if script.kind(arg.value) in _TENSORS]
+    if name is None and receiver is not None:
+        if script.program.moves.move(call) is not None or script.kind(receiver) not in _TENSORS:
+            return None
+        if method_of(call) == _LEAF:
+            return None
+        return _of_all(script, [receiver, *given], depth)
+    module, _, last = (name or "").rpartition(".")
+    if module != "torch" or last in _FILLING:
+        return None
+    return _of_all(script, given, depth)
+
+
+def _of_all(script: Script, operands: list[cst.BaseExpression], depth: int) -> Made | None:
+    """Return what the first operand is computed from that is no number, if all others are, too."""
+    tensors = [each for each in operands if not _is_number(script, each)]
+    found = [computed(script, each, depth - 1) for each in tensors]
+    return found[0] if found and all(found) else None
+
+
+def _is_number(script: Script, node: cst.BaseExpression) -> bool:
+    return script.kind(node) is Kind.NUMBER or script.values.numbers.is_number(node)
+
+
+def _named(script: Script, name: cst.Name, depth: int) -> Made | None:
+    """Return what a name holds that the same pass assigns, if nothing writes into it."""
+    bindings = script.scopes.reaching(name)
+    if len(bindings) != 1 or bindings[0].how is not How.ASSIGN or bindings[0].value is None:
+        return None
+    line = bindings[0].node
+    if script.loops.batch_loop(line) is not script.loops.batch_loop(name):
+        return None
+    home = script.scopes.home(name)
+    if script.scopes.home(line) is not home:
+        return None
+    uses = script.scopes.uses(bindings[0], home)
+    if any(_is_filled(script, each) or _is_looked_at(script, each) for each in uses):
+        return None
+    return computed(script, bindings[0].value, depth - 1)
+
+
+def _is_filled(script: Script, use: cst.Name) -> bool:
+    """Return whether an entry of a tensor is set, which is better done on the host."""
+    item = script.tree.parent(use)
+    return (
+        isinstance(item, cst.Subscript)
+        and item.value is use
+        and isinstance(script.tree.parent(item), (cst.AssignTarget, cst.AugAssign))
+    )
+
+
+def _is_looked_at(script: Script, use: cst.Name) -> bool:
+    """Return whether the host needs a tensor where it is: it is printed, or decides something."""
+    for outer in script.tree.ancestors(use):
+        if isinstance(outer, (cst.If, cst.While, cst.For, cst.Assert, cst.Expr)):
+            return not isinstance(outer, cst.Expr) or _is_shown(outer)
+        if isinstance(outer, cst.BaseSmallStatement):
+            return False
+    return False
+
+
+def _is_shown(line: cst.Expr) -> bool:
+    """Return whether a statement hands a tensor to a function, not to a method of a tensor."""
+    return isinstance(line.value, cst.Call) and isinstance(line.value.func, cst.Name)

@@ -1,0 +1,188 @@
+"""Intent: whether the code in view trains, or applies networks that are trained already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.loops.loops import Loops, Role
+from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kinds import Kinds
+
+_TRAINING: Final = frozenset("manual_backward training_step zero_grad".split())
+"""Methods that only training code calls, or a framework in its place."""
+_ORDERS: Final = frozenset({"train", "fit", "finetune"})
+"""First words of what orders a training: `train_epoch`, `fit_one_cycle`."""
+_ELSE: Final = frozenset("fit_transform fit_predict train_test_split".split())
+_STARTS: Final = frozenset("run start launch learn main execute loop step update".split())
+"""Methods that start a training, if they are those of a trainer."""
+_BACKWARD: Final = ("backward", "step")
+"""Both make a training; a backward pass alone also tells what an input contributes."""
+_UPDATERS: Final = (Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER)
+_LOADING: Final = frozenset({"load", "restore", "pretrained"})
+_WEIGHTS: Final = frozenset(
+    "model net network checkpoint ckpt weights weight state pretrained".split()
+)
+_FIGURES: Final = ("matplotlib.", "seaborn.", "plotly.")
+_IMPORTS: Final = (cst.Import, cst.ImportFrom)
+
+
+class Intent(Analysis):
+    """Tells what the code does: that of the file, of what uses it, and of what they may run.
+
+    With `alone`, what uses the file does not count.
+    """
+
+    def __init__(
+        self, functions: Functions, kinds: Kinds, loops: Loops, *, alone: bool = False
+    ) -> None:
+        super().__init__(functions)
+        self.alone = alone
+        self.kinds = kinds
+        self.loops = loops
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether anything that may run trains, or hands a network to what does."""
+        called = {word_of(call) for call in self._calls if not self._is_another(call)}
+        if not called.isdisjoint(_TRAINING) or called.issuperset(_BACKWARD):
+            return True
+        if any(_ORDERS.intersection(words(word)[:1]) for word in called):
+            return True
+        if any(map(self._hands_over, self._calls)) or any(map(self._descends, self._updates)):
+            return True
+        return any(
+            loop.role in (Role.TRAIN_BATCH, Role.EPOCH) and not called.isdisjoint(_BACKWARD[1:])
+            for loop in self.loops.all()
+            if self._may_run(loop.node)
+        )
+
+    def _is_another(self, call: cst.Call) -> bool:
+        """Return whether a call sets a mode, or fits what is no network of torch."""
+        receiver = receiver_of(call, "train", "fit")
+        if receiver is None:
+            return word_of(call) in _ELSE
+        if method_of(call) == "train":
+            return self.tree.code(receiver) in self._evaluated
+        made = self.scopes.reaching(receiver) if isinstance(receiver, cst.Name) else ()
+        values = [binding.value for binding in made]
+        return bool(values) and all(
+            isinstance(each, cst.Call) and (self.names.name(each.func) or "").startswith("sklearn.")
+            for each in values
+        )
+
+    @cached_property
+    def _evaluated(self) -> frozenset[str]:
+        """What `eval` is called on, as it is spelled: networks, whose `train` sets a mode."""
+        found = (receiver_of(call, "eval") for call in self._calls)
+        return frozenset(self.tree.code(each) for each in found if each is not None)
+
+    @cached_property
+    def applies(self) -> bool:
+        """Whether anything in view makes a loader, or runs a network in a loop."""
+        loaders = any(self.kinds.kind(call) is Kind.LOADER for call in self.tree.all(cst.Call))
+        return loaders or any(self.loops.runs_module(loop.node.body) for loop in self.loops.all())
+
+    @cached_property
+    def loads_weights(self) -> bool:
+        """Whether anything that may run loads the weights of an earlier training."""
+        return any(map(self._loads, self._calls))
+
+    @cached_property
+    def draws(self) -> bool:
+        """Whether anything that may run draws a figure."""
+        return any(map(self.is_figure, self._calls))
+
+    def is_figure(self, call: cst.Call) -> bool:
+        """Return whether a call is one of a library that draws figures."""
+        return (self.names.name(call.func) or "").startswith(_FIGURES)
+
+    def _loads(self, call: cst.Call) -> bool:
+        spelled = words(word_of(call))
+        if self.names.name(call.func) == "torch.load":
+            line = self.tree.code(self.tree.smallest_statement(call))
+            spelled = words(line.replace("weights_only", ""))
+        return not _LOADING.isdisjoint(spelled) and not _WEIGHTS.isdisjoint(spelled)
+
+    def _hands_over(self, call: cst.Call) -> bool:
+        """Return whether a call makes an optimizer in the file, or starts a trainer."""
+        if self.tree.is_own(call) and (
+            word_of(call).startswith("optim") or self.kinds.kind(call) in _UPDATERS
+        ):
+            return True
+        return word_of(call) in _STARTS and self._makes_trainer
+
+    @cached_property
+    def _makes_trainer(self) -> bool:
+        return any(word_of(call).endswith("Trainer") for call in self._calls)
+
+    @cached_property
+    def _updates(self) -> list[cst.AugAssign]:
+        return [line for line in self.tree.all(cst.AugAssign) if self._may_run(line)]
+
+    def _descends(self, line: cst.AugAssign) -> bool:
+        """Return whether a line moves a value along its gradient: `w -= rate * w.grad`."""
+        return any(each.attr.value == "grad" for each in self.tree.within(line, cst.Attribute))
+
+    @cached_property
+    def _calls(self) -> list[cst.Call]:
+        return [call for call in self.tree.all(cst.Call) if self._may_run(call)]
+
+    def _may_run(self, node: cst.CSTNode) -> bool:
+        """Return whether code is the file's, or not in a definition that nothing here names."""
+        if self.tree.is_own(node):
+            return True
+        outer = self._outermost(node)
+        return not self.alone if outer is None else outer not in self._unnamed
+
+    def _outermost(self, node: cst.CSTNode) -> cst.FunctionDef | None:
+        """Return the function or method, itself in no other, that code stands in."""
+        around = [each for each in self.tree.ancestors(node) if isinstance(each, cst.FunctionDef)]
+        return around[-1] if around else None
+
+    @cached_property
+    def _unnamed(self) -> frozenset[cst.FunctionDef]:
+        """The functions of other modules that neither the file names nor what uses it."""
+        waiting = {
+            each
+            for each in self.tree.all(cst.FunctionDef)
+            if not self.tree.is_own(each) and self._outermost(each) is None
+        }
+        spelled = set(self._words(self.tree.module))
+        functions = self.tree.all(cst.FunctionDef)
+        own = {each.name.value for each in functions if self.tree.is_own(each)}
+        for text in () if self.alone else self.tree.texts:
+            for line in text.module.body:
+                if not isinstance(line, (cst.FunctionDef, cst.ClassDef)):
+                    spelled.update(self._words(line))
+        while True:
+            named = {each for each in waiting if self._is_named(each, spelled, own)}
+            if not named:
+                return frozenset(waiting)
+            waiting -= named
+            for each in named:
+                spelled.update(self._words(each))
+
+    def _is_named(self, function: cst.FunctionDef, spelled: set[str], own: set[str]) -> bool:
+        """Return whether code that runs may call a function, or it calls one of the file."""
+        name = function.name.value
+        owner = self.scopes.class_of(function)
+        if owner is not None and name.startswith("__"):
+            name = owner.name.value
+        if name in spelled and (owner is not None or name not in own):
+            return True
+        return not self.alone and not own.isdisjoint(self._words(function))
+
+    def _words(self, region: cst.CSTNode) -> Iterator[str]:
+        """Yield the names in some code, without those that imports spell."""
+        for name in self.tree.within(region, cst.Name):
+            if not any(isinstance(each, _IMPORTS) for each in self.tree.ancestors(name)):
+                yield name.value
+        for attribute in self.tree.within(region, cst.Attribute):
+            yield attribute.attr.value
