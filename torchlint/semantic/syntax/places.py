@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
@@ -28,18 +28,20 @@ class Places:
         parents: Mapping[cst.CSTNode, cst.CSTNode],
     ) -> None:
         self.source = source
-        self.syntax = syntax
         self.module = syntax.module
         self.parents = parents
         self._known = syntax.spans
+        self._fragments = dict(syntax.fragments)
         self._spans: dict[cst.CSTNode, Span] = {}
-        self._linked: dict[cst.CSTNode, tuple[Syntax, int]] = {}
-        """The excerpt of each top-level statement of a linked module, and its offset."""
+        self._excerpts: list[tuple[Mapping[cst.CSTNode, tuple[int, int]], int]] = []
+        """The spans in each excerpt of the linked modules, and its offset."""
         for text in texts:
             begin = text.starts[0]
             self._spans[text.module] = Span(begin, begin + len(text.text))
-            for read, start in zip(text.read, text.starts, strict=True):
-                self._linked.update(dict.fromkeys(read.module.body, (read, start)))
+            for read, offset in zip(text.read, text.starts, strict=True):
+                self._excerpts.append((read.spans, offset))
+                for node, (fragment, start) in read.fragments.items():
+                    self._fragments[node] = fragment, start + offset
 
     def span(self, node: cst.CSTNode) -> Span:
         """Return the span of a node; that of an expression includes its own parentheses."""
@@ -58,31 +60,21 @@ class Places:
             self._spans[self.module] = Span(0, len(self.source.text))
             self._keep(self.module, self.source.text, 0)
             return
-        syntax, offset = self._reading(node)
-        if node in syntax.spans:
-            begin, end = syntax.spans[node]
-            self._spans[node] = Span(begin + offset, end + offset)
-            return
-        at = self._around(node, syntax.fragments)
+        for spans, offset in self._excerpts:
+            if node in spans:
+                start, end = spans[node]
+                self._spans[node] = Span(start + offset, end + offset)
+                return
+        at: cst.CSTNode | None = node
+        while at is not None and at not in self._fragments:
+            at = self.parents.get(at)
         if at is None:
             raise KeyError(f"a {type(node).__name__} has no place of its own")
-        fragment, start = syntax.fragments[at]
+        fragment, start = self._fragments[at]
         module = self.module.with_changes(
             header=(), footer=(), body=(cst.SimpleStatementLine((cst.Expr(fragment),)),)
         )
-        self._keep(module, module.code, start + offset)
-
-    def _reading(self, node: cst.CSTNode) -> tuple[Syntax, int]:
-        """Return what was read with a node in it, and the offset of that in the whole text."""
-        top = self._around(node, self._linked)
-        return (self.syntax, 0) if top is None else self._linked[top]
-
-    def _around(self, node: cst.CSTNode, known: Container[cst.CSTNode]) -> cst.CSTNode | None:
-        """Return the innermost of some nodes that is, or contains, a node."""
-        at: cst.CSTNode | None = node
-        while at is not None and at not in known:
-            at = self.parents.get(at)
-        return at
+        self._keep(module, module.code, start)
 
     def _keep(self, module: cst.Module, code: str, start: int) -> None:
         """Keep the spans of the nodes of a module whose code begins at `start`."""
