@@ -19,7 +19,7 @@ from torchlint.semantic.loops.stuckmodes import StuckMode
 from torchlint.semantic.scope.libraries import Factory
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import Script
-from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
+from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of, word_of
 from torchlint.semantic.training.accumulators import Accumulation, Accumulator
 from torchlint.semantic.training.additions import Adding, Addition
 from torchlint.semantic.training.arguments import Setting, TrainerArguments, TrainerCall
@@ -122,6 +122,7 @@ __all__ = [
     "Value",
     "Wait",
     "Wrapped",
+    "last_word",
     "method_of",
     "receiver_of",
     "word_of",

@@ -17,6 +17,7 @@ from torchlint.api import (
     Per,
     Rule,
     Script,
+    last_word,
     method_of,
     receiver_of,
 )
@@ -147,12 +148,7 @@ def _item_work(script: Script, call: cst.Call) -> str:
     said = receiver_of(call) or func
     method = method_of(call)
     for node, ran in ((func, "__call__"), (said, method)):
-        last = node.attr.value if isinstance(node, cst.Attribute) else getattr(node, "value", "")
-        if (
-            not isinstance(last, str)
-            or "tokenizer" not in script.names.words(last)
-            or not call.args
-        ):
+        if "tokenizer" not in script.names.words(last_word(node)) or not call.args:
             continue
         if ran in _TOKENISES and script.functions.definition(func) is None:
             return (
@@ -241,9 +237,13 @@ class _Changes:
 
 
 def _is_cached(script: Script, body: cst.CSTNode) -> bool:
-    """Return whether a decorator caches the result of a function."""
-    decorators = body.decorators if isinstance(body, cst.FunctionDef) else ()
-    return any("cache" in script.code(each.decorator) for each in decorators)
+    """Return whether a decorator caches the result of a function, or all its callers keep it."""
+    if not isinstance(body, cst.FunctionDef):
+        return False
+    callers = script.functions.callers(body)
+    return any("cache" in script.code(each.decorator) for each in body.decorators) or (
+        bool(callers) and all(_is_stored(script, call) for call in callers)
+    )
 
 
 def _is_kept(script: Script, call: cst.Call) -> bool:
@@ -253,6 +253,11 @@ def _is_kept(script: Script, call: cst.Call) -> bool:
         if isinstance(branch, (cst.If, cst.ExceptHandler, cst.IfExp)):
             return True
         branch = script.tree.parent(branch)
+    return _is_stored(script, call)
+
+
+def _is_stored(script: Script, call: cst.Call) -> bool:
+    """Return whether the object keeps the result of a call."""
     return any(
         script.code(each.target).startswith("self.")
         for line in script.tree.within(script.tree.statement(call), cst.Assign)

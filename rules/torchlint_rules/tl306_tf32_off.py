@@ -80,14 +80,9 @@ def _trains_its_own(script: Script) -> bool:
     if not linear and not script.program.vocabulary.has(_PRODUCTS):
         return False
     return any(
-        makers(script, move.moved) and not _in_test(script, move.call)
+        makers(script, move.moved) and not script.program.purpose.is_test(move.call)
         for move in moved_networks(script)
     )
-
-
-def _in_test(script: Script, node: cst.CSTNode) -> bool:
-    function = script.scopes.function(node)
-    return function is not None and function.name.value.startswith("test_")
 
 
 def _only_convolves(script: Script) -> bool:

@@ -33,7 +33,7 @@ class FindUnusedParameters(Rule):
         yield from left_options(script, self.code, _OPTION)
         for call in script.tree.all(cst.Call):
             name = script.name(call.func) or ""
-            if not name.startswith((_DDP, *_FRAMEWORKS)) or _is_tested(script, call):
+            if not name.startswith((_DDP, *_FRAMEWORKS)) or script.program.purpose.is_test(call):
                 continue
             site = script.calls.at(call)
             if name == _DDP:
@@ -61,11 +61,6 @@ def _message(named: str) -> str:
         f"{named} makes every step walk the whole graph for parameters without a gradient: "
         "leave it out if all of them get one in every pass"
     )
-
-
-def _is_tested(script: Script, call: cst.Call) -> bool:
-    function = script.scopes.function(call)
-    return function is not None and function.name.value.startswith("test_")
 
 
 def _is_needed(script: Script, site: CallSite) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Kind, Note, Role, Rule, Script, receiver_of
+from torchlint.api import Finding, Frequency, Kind, Note, Role, Rule, Script, receiver_of, word_of
 
 _KEEPERS: Final = frozenset({"accelerator", "fabric"})
 _DEPTH: Final = 3
@@ -95,7 +95,7 @@ def _writes(script: Script) -> Iterator[cst.Call]:
             yield call
     for state in script.calls.of_methods("state_dict"):
         taker = _taker(script, state.node)
-        last = _last_word(taker.func) if taker is not None else ""
+        last = word_of(taker) if taker is not None else ""
         if taker is not None and "save" in script.names.words(last):
             if script.functions.callee(taker) is None and script.name(taker.func) != "torch.save":
                 yield taker
@@ -108,10 +108,6 @@ def _taker(script: Script, state: cst.Call) -> cst.Call | None:
         at = script.tree.parent(at)
     outer = script.tree.parent(at) if isinstance(at, cst.Arg) else None
     return outer if isinstance(outer, cst.Call) else None
-
-
-def _last_word(func: cst.BaseExpression) -> str:
-    return func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
 
 
 def _checkpoint(script: Script, call: cst.Call) -> str:

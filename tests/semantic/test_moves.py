@@ -33,6 +33,8 @@ def _script(line: str) -> Script:
         ("x.to(args.device)", True),
         ("x.to('cuda:1')", True),
         ("x.to('cpu')", False),
+        ("(lambda place: x.to(place))(0)", False),
+        ("x.to(str(args.place))", True),
         ("x.to(torch.half)", False),
         ("x.to(dtype=torch.half)", False),
         ("x.to(torch.zeros(3))", False),

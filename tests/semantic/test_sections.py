@@ -55,6 +55,12 @@ def test_names_found_at_run_time_keep_a_file_together() -> None:
     assert len(_sections("def f(): pass\ndef g(): return globals()['f']\n")) == 1
 
 
+def test_a_value_that_a_user_writes_keeps_nothing_together() -> None:
+    given = "def f(): pass\ndef g(args):\n    args.sizes = eval(args.sizes)\n    return args.sizes"
+    assert len(_sections(f"from eval import apply\n{given}\n")) == 2
+    assert len(_sections(f"{given}()\n")) == 1
+
+
 def test_names_of_a_function_keep_nothing_together() -> None:
     assert len(_sections("def f(): pass\ndef g(): return 'x' in locals()\n")) == 2
 

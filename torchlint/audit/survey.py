@@ -13,6 +13,7 @@ from torchlint.audit.line import Line
 from torchlint.semantic.data.loaders import Loader
 from torchlint.semantic.loops.loops import Role
 from torchlint.semantic.script import Script
+from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.values import State, Value
@@ -185,8 +186,7 @@ class Survey:
         """Return the first call whose last name matches, wherever it comes from."""
         asked = re.compile(pattern)
         for call in self.script.tree.all(cst.Call):
-            func = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
-            if isinstance(func, cst.Name) and asked.fullmatch(func.value):
+            if asked.fullmatch(word_of(call)):
                 return call
         return None
 

@@ -21,6 +21,7 @@ from torchlint.harness.tuning.report import Decision, Knob, LoaderSite, TuningRe
 from torchlint.semantic.edits.rewrite import Edits
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.script import Script
+from torchlint.semantic.syntax.methods import last_word
 from torchlint.source import Source, SourceError
 
 _POSITIONS: Final[Mapping[str, int | None]] = {
@@ -203,7 +204,7 @@ def _option_of(script: Script, node: cst.BaseExpression, depth: int) -> tuple[st
     """Return the command-line option that a value comes from, and the call that defines it."""
     names = [node] if isinstance(node, cst.Name | cst.Attribute) else _names_in(script, node)
     for name in names:
-        last = name.attr.value if isinstance(name, cst.Attribute) else name.value
+        last = last_word(name)
         found = next((each for each in _options(script) if each[0] == last), None)
         if found is not None:
             return found[1], found[2]

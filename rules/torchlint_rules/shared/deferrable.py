@@ -8,7 +8,18 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Accumulation, Adding, Fix, Form, Frequency, Kind, Loop, Reading, Script
+from torchlint.api import (
+    Accumulation,
+    Adding,
+    Fix,
+    Form,
+    Frequency,
+    Kind,
+    Loop,
+    Reading,
+    Script,
+    word_of,
+)
 from torchlint_rules.shared.deferredsums import DeferredSum
 
 _LARGE: Final = re.compile(
@@ -87,7 +98,7 @@ def is_shown(script: Script, reading: Reading) -> bool:
     if script.kind(reading.tensor) in (Kind.TENSOR, Kind.LOSS):
         return True
     return any(
-        _last(call.func) in _TENSORS_ONLY for call in script.tree.within(reading.node, cst.Call)
+        word_of(call) in _TENSORS_ONLY for call in script.tree.within(reading.node, cst.Call)
     )
 
 
@@ -109,7 +120,7 @@ def _needed(
 def _is_handed_off(script: Script, accumulation: Accumulation) -> bool:
     """Return whether what is kept is the work of another process (`pool.submit(score, value)`)."""
     return any(
-        _last(call.func) in _HANDED_OFF
+        word_of(call) in _HANDED_OFF
         for value in accumulation.values
         for call in script.tree.within(value, cst.Call)
     )
@@ -128,14 +139,8 @@ def _hot_writes(script: Script) -> list[cst.Call]:
     return [
         call
         for call in script.tree.all(cst.Call)
-        if _last(call.func) in _WRITERS and script.loops.frequency(call) is Frequency.EVERY_PASS
+        if word_of(call) in _WRITERS and script.loops.frequency(call) is Frequency.EVERY_PASS
     ]
-
-
-def _last(func: cst.BaseExpression) -> str:
-    if isinstance(func, cst.Attribute):
-        return func.attr.value
-    return func.value if isinstance(func, cst.Name) else ""
 
 
 def named_large(script: Script, tensor: cst.BaseExpression, *named: cst.BaseExpression) -> bool:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import End, Frequency, Kind, Loop, Role, Script
+from torchlint.api import End, Frequency, Kind, Loop, Role, Script, last_word
 from torchlint_rules.shared.alarms import reports_alarm
 from torchlint_rules.shared.loggedvalues import Shown, shown
 
@@ -132,15 +132,26 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
     if method in _METHODS:
         return script.kind(said) not in _TENSORS
     said = said.value if isinstance(said, cst.Subscript) else said
-    owner = said.attr if isinstance(said, cst.Attribute) else said
-    word = owner.value.lower() if isinstance(owner, cst.Name) else ""
+    word = last_word(said).lower()
     if method == "line":
         return word in _PLOTTERS
     if method in ("write", "writerow"):
         return loop.role is Role.TRAIN_BATCH  # an evaluation writes its results
     if word in _RECORDERS and method not in (*_UPKEEP, *_COLLECTS):
-        return script.kind(said) not in (Kind.SEQUENCE, Kind.MAPPING)
+        gathers = script.kind(said) in (Kind.SEQUENCE, Kind.MAPPING)
+        return not gathers and not _is_unseen(script, said)
     return method in ("log", "print") and (word in _LOGGERS or word.endswith("_run"))
+
+
+def _is_unseen(script: Script, recorder: cst.BaseExpression) -> bool:
+    """Return whether a recorder is of a class of the project that is not in view: it may gate."""
+    bindings = script.functions.attribute(recorder) if type(recorder) is cst.Attribute else ()
+    if isinstance(recorder, cst.Name):
+        bindings = script.scopes.reaching(recorder)
+    return any(
+        isinstance(each.value, cst.Call) and (script.name(each.value.func) or "").startswith(".")
+        for each in bindings
+    )
 
 
 def _hands_over_a_read(script: Script, call: cst.Call, called: cst.Name) -> bool:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Script, receiver_of
+from torchlint.api import CallSite, Script, last_word, receiver_of
 
 _METHODS: Final = frozenset("encode encode_plus encode_batch batch_encode_plus tokenize".split())
 
@@ -27,17 +27,13 @@ class TextMap(NamedTuple):
 def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
     """Return the tokenizer that a call runs on text, None for any other call."""
     node = receiver_of(call, *_METHODS) or call.func
-    last = node.attr if isinstance(node, cst.Attribute) else node
-    if (
-        not isinstance(last, cst.Name)
-        or not call.args
-        or script.functions.definition(call.func) is not None
-    ):
+    last = last_word(node)
+    if not last or not call.args or script.functions.definition(call.func) is not None:
         return None
     if _is_moved(script, call.args[0].value):
         return None
-    words = script.names.words(last.value)
-    if not words or words[-1] not in ("tokenizer", "tokeniser") or last.value[:1].isupper():
+    words = script.names.words(last)
+    if not words or words[-1] not in ("tokenizer", "tokeniser") or last[:1].isupper():
         return None
     return node
 

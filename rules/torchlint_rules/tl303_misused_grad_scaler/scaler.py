@@ -467,7 +467,8 @@ def _varies(script: Script, call: cst.Call, loop: Loop) -> bool:
 
 def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
     scaling = script.optimizers.scaling
-    if not (scaling.makers and scaling.of("scale", "step")) or scaling.escapes:
+    always = any(map(scaling.is_always_on, scaling.makers))
+    if not (always and scaling.of("scale", "step")) or scaling.escapes:
         return
     if scaling.of("state_dict") or any(
         script.code(site.receiver).endswith("scaler")
@@ -479,7 +480,7 @@ def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
         checkpoint
         for site in script.calls.of_methods("state_dict")
         if _is_optimizer(script, site.receiver)
-        and not _in_test(script, site.node)
+        and not script.program.purpose.is_test(site.node)
         and (checkpoint := _checkpoint(script, site.node)) is not None
     ]
     message = (
@@ -527,8 +528,3 @@ def _is_network(script: Script, node: cst.BaseExpression) -> bool:
     return kind is Kind.MODULE or (
         kind is Kind.UNKNOWN and bool(_NETWORKS & set(script.names.words(script.code(node))))
     )
-
-
-def _in_test(script: Script, node: cst.CSTNode) -> bool:
-    function = script.scopes.function(node)
-    return function is not None and function.name.value.startswith("test")

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Kind, Script, method_of, receiver_of
+from torchlint.api import Kind, Script, method_of, receiver_of, word_of
 
 _FUNCTIONAL: Final = "torch.nn.functional"
 _NEAR: Final = 2e-5
@@ -46,16 +46,10 @@ def formulas(script: Script) -> Iterator[Formula]:
     """Yield every formula that one torch function computes."""
     reader = _Reader(script)
     for call in script.tree.all(cst.Call):
-        if _last(call.func) in _STARTS:
+        if word_of(call) in _STARTS:
             found = reader.read(call)
             if found is not None:
                 yield found
-
-
-def _last(node: cst.BaseExpression) -> str:
-    if type(node) is cst.Attribute:
-        return node.attr.value
-    return node.value if type(node) is cst.Name else ""
 
 
 class _Reader:
@@ -83,7 +77,7 @@ class _Reader:
         if not isinstance(node, cst.Call) or any(arg.star or arg.keyword for arg in node.args):
             return None
         name = self.script.name(node.func)
-        word = _last(node.func)
+        word = word_of(node)
         if name is not None:
             torch = any(name == f"{prefix}{word}" for prefix in _TORCH)
             return (word, node.args[0].value) if torch and len(node.args) == 1 else None
@@ -207,7 +201,7 @@ class _Reader:
         """Return the sum of a tensor along one dimension, and whether the dimension is kept."""
         holder = self.script.tree.parent(value)
         call = self.script.tree.parent(holder) if holder is not None else None
-        if not isinstance(call, cst.Call) or _last(call.func) != "sum":
+        if not isinstance(call, cst.Call) or word_of(call) != "sum":
             return None
         if isinstance(holder, cst.Attribute) and call.func is holder:
             position = 0
@@ -279,7 +273,7 @@ class _Reader:
 
     def _reduced(self, node: cst.BaseExpression, word: str) -> cst.BaseExpression | None:
         """Return the operand of a reduction over the last dimension with `keepdim=True`."""
-        if not isinstance(node, cst.Call) or _last(node.func) != word:
+        if not isinstance(node, cst.Call) or word_of(node) != word:
             return None
         whole = self.script.name(node.func) == f"torch.{word}"
         if not whole and not method_of(node):
@@ -334,7 +328,7 @@ class _Reader:
                 if not isinstance(outer.operator, (cst.Multiply, cst.Divide)):
                     return
                 yield outer
-            elif isinstance(outer, cst.Call) and _last(outer.func) == "mul":
+            elif isinstance(outer, cst.Call) and word_of(outer) == "mul":
                 yield outer
             elif not isinstance(outer, (cst.Arg, cst.Attribute)):
                 return
@@ -364,7 +358,7 @@ class _Reader:
         owner = receiver_of(node)
         if owner is not None and self.script.name(node.func) is None:
             plain.insert(0, owner)
-        word = _last(node.func)
+        word = word_of(node)
         if word == "mul" and len(plain) == 2:
             return _times(self.product(plain[0]), self.product(plain[1]))
         if word == "pow" and len(plain) == 2:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.syntax.tree import Tree
 
 
@@ -15,9 +16,7 @@ def named_types(annotation: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield from named_types(annotation.left)
         yield from named_types(annotation.right)
     elif isinstance(annotation, cst.Subscript):
-        last = annotation.value
-        word = last.attr if isinstance(last, cst.Attribute) else last
-        if isinstance(word, cst.Name) and word.value == "Optional":
+        if last_word(annotation.value) == "Optional":
             inner = annotation.slice[0].slice
             if isinstance(inner, cst.Index):
                 yield from named_types(inner.value)

@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.annotations import named_types
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes
+from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.syntax.tree import Tree
 
 WRAPPERS: Final = frozenset({
@@ -117,7 +118,7 @@ class Instances:
         if name == "builtins.super":
             return _SURE
         held = func.value if type(func) is cst.Subscript else None
-        return _result(_word(held) if held is not None else _word(func))
+        return _result(last_word(held) if held is not None else last_word(func))
 
     # -- flows ---------------------------------------------------
 
@@ -159,7 +160,7 @@ class Instances:
         for binding in self.scopes.bindings():
             if binding.how is _ASSIGN and type(binding.value) is cst.Dict:
                 for each in binding.value.elements:
-                    word = _word(each.value)
+                    word = last_word(each.value)
                     source = _SURE if word in self._classes else _result(word)
                     yield _Flow(source, _result(_last(binding.name)))
 
@@ -199,8 +200,7 @@ class Instances:
         """Return the functions that a call may run, and the word that must hold an instance."""
         found = []
         for func in [arg.value for arg in call.args] if partial else (call.func,):
-            word = func.attr.value if type(func) is cst.Attribute else ""
-            word = func.value if type(func) is cst.Name else word
+            word = last_word(func)
             if word in self._takers:
                 found.append((self._takers[word], _SURE))
         called = self._source(call.func) if _SURE in self._takers else None
@@ -224,12 +224,6 @@ class Instances:
                     for place in range(index - bound, index + 1):
                         taker.setdefault(place, set()).add(each.name.value)
         return found
-
-
-def _word(node: cst.CSTNode) -> str:
-    """Return the last word of a name or an attribute."""
-    word = node.attr if type(node) is cst.Attribute else node
-    return word.value if type(word) is cst.Name else ""
 
 
 def _result(word: str) -> str:

@@ -11,6 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.calls.hooks import Rate
+from torchlint.semantic.syntax.methods import word_of
 
 _ENGINE: Final = re.compile(r"ignite\.engine\.(?:engine\.)?Engine")
 _EVENT: Final = re.compile(r"ignite\.engine\.(?:events\.)?Events\.(\w+)")
@@ -69,10 +70,10 @@ class Engines(Analysis):
     def _events_of(self, function: cst.FunctionDef) -> Iterator[cst.BaseExpression]:
         """Yield the events of which a function is a handler."""
         for mark in (each.decorator for each in function.decorators):
-            if isinstance(mark, cst.Call) and _method(mark) == "on" and mark.args:
+            if isinstance(mark, cst.Call) and word_of(mark) == "on" and mark.args:
                 yield mark.args[0].value
         for call, arg in self._registered(function):
-            if _method(call) == "add_event_handler":
+            if word_of(call) == "add_event_handler":
                 event = _event(call)
                 if event is not None and event is not arg.value:
                     yield event
@@ -95,7 +96,7 @@ class Engines(Analysis):
         marks = [each.decorator for each in function.decorators]
         calls = [*self.tree.within(function.body, cst.Call)]
         calls += [mark for mark in marks if isinstance(mark, cst.Call)]
-        words = {_method(call) for call in calls}
+        words = {word_of(call) for call in calls}
         return "backward" not in words and not words.isdisjoint(_EVALUATING)
 
 
@@ -103,13 +104,6 @@ def _more_often(rates: Sequence[Rate | None]) -> Rate | None:
     """Return the highest of several rates, None if one is unknown or there is none."""
     known = [each for each in rates if each is not None]
     return max(known, key=lambda each: each.value) if known and len(known) == len(rates) else None
-
-
-def _method(call: cst.Call) -> str:
-    """Return the last word of what a call calls."""
-    func = call.func
-    word = func.attr if isinstance(func, cst.Attribute) else func
-    return word.value if isinstance(word, cst.Name) else ""
 
 
 def _event(call: cst.Call) -> cst.BaseExpression | None:

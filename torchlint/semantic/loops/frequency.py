@@ -17,6 +17,7 @@ from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.iteration import COUNTER
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -496,9 +497,7 @@ def _answers(block: cst.IndentedBlock) -> bool:
 def _warns(small: cst.CSTNode) -> bool:
     """Return whether a statement calls something named like a warning or an error."""
     call = small.value if isinstance(small, cst.Expr) else None
-    func = call.func if isinstance(call, cst.Call) else None
-    last = func.attr if isinstance(func, cst.Attribute) else func
-    return isinstance(last, cst.Name) and last.value in _WARNINGS
+    return isinstance(call, cst.Call) and word_of(call) in _WARNINGS
 
 
 def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:

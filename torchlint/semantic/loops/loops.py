@@ -16,6 +16,7 @@ from torchlint.semantic.loops.measuring import Measuring
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.gradient import Gradients
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
@@ -197,13 +198,8 @@ class Loops(Analysis):
 
     def draws_batch(self, node: LoopNode) -> bool:
         """Return whether each pass of the loop gets a batch by a call (`get_batch("train")`)."""
-        for call in self._direct(node, cst.Call):
-            func = call.func
-            last = func.attr.value if isinstance(func, cst.Attribute) else ""
-            last = func.value if isinstance(func, cst.Name) else last
-            if any(maker in last.lower() for maker in _BATCH_MAKERS):
-                return True
-        return False
+        words = (word_of(call).lower() for call in self._direct(node, cst.Call))
+        return any(maker in word for word in words for maker in _BATCH_MAKERS)
 
     def is_repeated(self, function: cst.FunctionDef) -> bool:
         """Return whether loops call a function repeatedly, or its names mention an epoch."""

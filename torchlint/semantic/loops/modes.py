@@ -17,6 +17,7 @@ from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.kind import Kind, conventional, derived, is_module_class
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
@@ -260,8 +261,7 @@ class Modes(Analysis):
         if callee is not None and depth:
             inner = self._switches[depth - 1].answer(callee)
             return Switch(call, inner[-1].mode, None) if inner else None
-        word = func.attr.value if type(func) is cst.Attribute else getattr(func, "value", "")
-        if callee is None and isinstance(word, str) and _sets_eval(word):
+        if callee is None and _sets_eval(last_word(func)):
             return Switch(call, Mode.UNKNOWN, None)
         return None
 

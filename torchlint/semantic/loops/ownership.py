@@ -12,6 +12,7 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.hooks import Hooks, Rate
 from torchlint.semantic.loops.engines import Engines
 from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.values import Values
 
 HAND_WRITTEN: Final = "none"
@@ -136,5 +137,4 @@ class Ownership(Analysis):
             for pattern, framework in _OBJECTS:
                 if any(pattern.fullmatch(name or "") for name in calls):
                     return framework
-        word = node.attr if isinstance(node, cst.Attribute) else node
-        return _WORDS.get(word.value) if given and isinstance(word, cst.Name) else None
+        return _WORDS.get(last_word(node)) if given else None

@@ -11,6 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.scope.outside import Outside
 from torchlint.semantic.scope.scopes import How, Scopes
+from torchlint.semantic.syntax.methods import last_word, word_of
 from torchlint.semantic.syntax.section import Section
 from torchlint.semantic.syntax.tree import Tree
 
@@ -19,6 +20,8 @@ _BY_NAME: Final = frozenset("globals locals eval exec".split())
 """Functions that may find a definition by its name at run time."""
 _OF_FUNCTION: Final = "locals"
 """The one of them that finds only what a function binds, if one calls it."""
+_OF_TEXT: Final = "eval"
+"""The one of them that mostly reads a value that a user writes: a list, a number."""
 
 
 class Sections:
@@ -81,10 +84,30 @@ class Sections:
     def _is_joined(self) -> bool:
         """Return whether more than names may join statements: other modules, or lookups by name."""
         return bool(self.tree.texts) or any(
-            word != _OF_FUNCTION or self.scopes.function(name) is None
-            for word in _BY_NAME
-            for name in self.tree.spelled(word)
+            self._finds_definitions(name) for word in _BY_NAME for name in self.tree.spelled(word)
         )
+
+    def _finds_definitions(self, name: cst.Name) -> bool:
+        """Return whether a function may find a definition of the file by its name here."""
+        if not self.scopes.reads(name):
+            return False
+        if name.value == _OF_FUNCTION:
+            return self.scopes.function(name) is None
+        return name.value != _OF_TEXT or not self._reads_value(self.tree.parent(name))
+
+    def _reads_value(self, call: cst.CSTNode | None) -> bool:
+        """Return whether what a call of `eval` returns is kept under a name that nothing calls."""
+        line = self.tree.parent(call) if isinstance(call, cst.Call) else None
+        if not isinstance(line, cst.Assign):
+            return False
+        targets = [each.target for each in line.targets]
+        words = {last_word(each) for each in targets if isinstance(each, (cst.Attribute, cst.Name))}
+        return len(words) == len(targets) and words.isdisjoint(self._called)
+
+    @cached_property
+    def _called(self) -> frozenset[str]:
+        """The last words of what the file calls."""
+        return frozenset(map(word_of, self.tree.all(cst.Call)))
 
     def _section(self, numbers: Iterable[int]) -> Tree:
         return Section(self.tree, [self.body[number] for number in sorted(numbers)])

@@ -19,7 +19,12 @@ def receiver_of(node: cst.CSTNode | None, *methods: str) -> cst.BaseExpression |
     return node.func.value if not methods or node.func.attr.value in methods else None
 
 
+def last_word(node: cst.CSTNode | None) -> str:
+    """Return the last word of a name or an attribute: `f` of `f` and `a.f`, "" of others."""
+    last = node.attr if type(node) is cst.Attribute else node
+    return last.value if type(last) is cst.Name else ""
+
+
 def word_of(call: cst.Call) -> str:
     """Return the last word of what a call calls: `f` of `f()` and `a.f()`, "" of others."""
-    last = call.func.attr if type(call.func) is cst.Attribute else call.func
-    return last.value if type(last) is cst.Name else ""
+    return last_word(call.func)

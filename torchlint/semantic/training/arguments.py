@@ -12,6 +12,7 @@ import libcst as cst
 from torchlint.finding import Note
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import State, Value, Values
@@ -435,9 +436,7 @@ class Trainings(Analysis):
         origin = self.origins.of(node)
         if any(value is call for value in origin.values):
             return True
-        word = node.attr if isinstance(node, cst.Attribute) else node
-        named = isinstance(word, cst.Name) and word.value.endswith("args")
-        return named and not origin.complete
+        return last_word(node).endswith("args") and not origin.complete
 
     def _follows(self, line: cst.Assign, call: cst.Call) -> bool:
         """Return whether a line runs whenever a call did, after it."""

@@ -13,6 +13,7 @@ from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.training.updates import Act, Updates
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -70,9 +71,7 @@ class GradientWork(Analysis):
         return isinstance(node, cst.Call) and self._call_may_change(node, depth)
 
     def _call_may_change(self, call: cst.Call, depth: int) -> bool:
-        func = call.func
-        last = func.attr if isinstance(func, cst.Attribute) else func
-        word = last.value if isinstance(last, cst.Name) else ""
+        func, word = call.func, word_of(call)
         if self.updates.act(call) is not None or "clip" in word:
             return False
         callee = self.functions.callee(call)

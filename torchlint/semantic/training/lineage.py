@@ -11,6 +11,7 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.libraries import DRAWN, NETWORK_METHODS
 from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.gradient import Grad, Gradients
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -184,10 +185,10 @@ class Lineage(Analysis):
         self._visit(node.value, walk)
 
     def _visit_call(self, call: cst.Call, walk: _Walk) -> None:
-        func, name = call.func, self.names.name(call.func)
+        name = self.names.name(call.func)
         if walk.cutting and self.gradients.grad(call) is Grad.OFF:
             return
-        method = func.attr.value if isinstance(func, cst.Attribute) and name is None else ""
+        method = method_of(call) if name is None else ""
         if walk.cutting and (name in _CUT_NAMES or method in _CUTS):
             return
         walk.asks = walk.asks or name in _LEAVES or method == "requires_grad_" or _told(call)

@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.scope.target import Target
+from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.values import Values
 
@@ -76,7 +77,7 @@ class Moves:
         words = self._words(node)
         if words:
             return words != {"cpu"}
-        if kind is Kind.DEVICE:
+        if kind in (Kind.DEVICE, Kind.STRING):  # no other string is an argument of `to`
             return True
         last = node.func if isinstance(node, cst.Call) else node
         if isinstance(last, cst.Attribute):
@@ -137,8 +138,7 @@ class Moves:
             elif isinstance(value, cst.Integer):
                 found.add(value.value)
             else:
-                last = value.attr if isinstance(value, cst.Attribute) else value
-                word = last.value if isinstance(last, cst.Name) else ""
+                word = last_word(value)
                 found.add(word[len(word.rstrip("0123456789")) :])
         return found
 

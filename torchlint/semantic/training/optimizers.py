@@ -13,7 +13,7 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import receiver_of
+from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -175,8 +175,7 @@ class Optimizers(Analysis):
 
     def _restores(self, call: cst.Call) -> bool:
         func = call.func
-        named = func.attr if type(func) is cst.Attribute else func
-        word = named.value if type(named) is cst.Name else ""
+        word = word_of(call)
         if not _RESTORES.search(word):
             return False
         if word == "load_state_dict" and type(func) is cst.Attribute:
@@ -202,10 +201,9 @@ class Optimizers(Analysis):
             return func.attr.value == "save_state" or any(
                 each in _NAMED for each in words(self.tree.code(func.value))
             )
-        last = func.attr if type(func) is cst.Attribute else func
-        if type(last) is not cst.Name or not _SAVING.intersection(words(last.value)):
-            return False
-        return any(self.kinds.kind(arg.value) is Kind.OPTIMIZER for arg in call.args)
+        return not _SAVING.isdisjoint(words(word_of(call))) and any(
+            self.kinds.kind(arg.value) is Kind.OPTIMIZER for arg in call.args
+        )
 
     def _is_named_optimizer(self, owner: cst.BaseExpression, call: cst.Call) -> bool:
         """Return whether the restored object, or its state, is named like an optimizer."""

@@ -13,6 +13,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.placement import Placement
@@ -298,8 +299,7 @@ class Readings:
         """Return whether a statement only shows or records the value of an expression."""
         for outer in self.tree.ancestors(node):
             if isinstance(outer, cst.Call):
-                func = outer.func.attr if isinstance(outer.func, cst.Attribute) else outer.func
-                if isinstance(func, cst.Name) and func.value in _SINKS:
+                if word_of(outer) in _SINKS:
                     return True
             if isinstance(outer, cst.BaseSmallStatement):
                 return False
@@ -415,10 +415,7 @@ class Readings:
             if isinstance(outer, cst.FormattedStringExpression) or self._is_text(outer):
                 return not self._set_aside(place, loop, besides)
             if isinstance(outer, cst.Call):
-                func = outer.func
-                last = func.attr.value if isinstance(func, cst.Attribute) else ""
-                last = func.value if isinstance(func, cst.Name) else last
-                if last in _SINKS and child is not func:
+                if word_of(outer) in _SINKS and child is not outer.func:
                     return True
                 if self.reading(outer) is not None and not self._set_aside(outer, loop, besides):
                     return True

@@ -79,9 +79,18 @@ class Scaling(Analysis):
             func = call.func
             if not isinstance(func, cst.Attribute) or func.attr.value not in _METHODS:
                 continue
-            if self.kinds.kind(func.value) is Kind.SCALER and not self._is_disabled(func.value):
+            if self.kinds.kind(func.value) is not Kind.SCALER or self._is_switched_off(call):
+                continue
+            if not self._is_disabled(func.value):
                 handed = call.args[0].value if call.args else None
                 yield ScalerCall(call, func.attr.value, func.value, handed)
+
+    def _is_switched_off(self, call: cst.Call) -> bool:
+        """Return whether a call stands behind a test that is False: `use_scaler = False`."""
+        return any(
+            self.tree.inside(call, guard.body) and self.values.value_of(guard.test).equals(False)
+            for guard in self.guards(call)
+        )
 
     def _is_disabled(self, scaler: cst.BaseExpression) -> bool:
         """Return whether a scaler is permanently disabled."""

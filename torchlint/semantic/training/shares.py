@@ -12,6 +12,7 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.training.share import (
     COUNTS,
     EQUAL,
@@ -530,8 +531,4 @@ class Shares(Analysis):
 
 def _pairs(node: cst.CSTNode) -> bool:
     """Return whether a call returns values with indices: `torch.max(out, 1)[1]`."""
-    if not isinstance(node, cst.Call):
-        return False
-    func = node.func
-    word = func.attr.value if isinstance(func, cst.Attribute) else ""
-    return word in ("max", "min", "topk", "sort")
+    return method_of(node) in ("max", "min", "topk", "sort")

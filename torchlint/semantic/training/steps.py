@@ -13,6 +13,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.losses import sent
@@ -94,8 +95,7 @@ class Steps(Analysis):
         """Return whether code, or code it runs, steps anything or iterates over parameters."""
         for body in self.functions.reached(region):
             for call in self.functions.own(body, cst.Call):
-                func = call.func
-                word = func.attr.value if isinstance(func, cst.Attribute) else ""
+                word = method_of(call)
                 if word.startswith("step") or word in ("parameters", "named_parameters"):
                     return True
         return False

@@ -13,6 +13,7 @@ from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import says_training
+from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.origins import Origins
@@ -104,11 +105,9 @@ class Updates(Analysis):
 
     def _trains_out_of_sight(self, call: cst.Call) -> bool:
         """Return whether a function outside this file receives an optimizer to train with."""
-        func = call.func
-        last = func.attr if isinstance(func, cst.Attribute) else func
-        if not isinstance(last, cst.Name) or not says_training(last.value):
+        if not says_training(word_of(call)):
             return False
-        return dotted(func) != "" and self._handed(call) is not None
+        return dotted(call.func) != "" and self._handed(call) is not None
 
     def _handed(self, call: cst.Call) -> cst.BaseExpression | None:
         for arg in call.args:

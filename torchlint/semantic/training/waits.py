@@ -13,6 +13,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.additions import container
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
@@ -549,9 +550,7 @@ def _drawn(loop: cst.For) -> cst.BaseAssignTargetExpression:
     """Return the target of a loop that gets the values, without a key or a counter."""
     target, source = loop.target, loop.iter
     if isinstance(source, cst.Call) and isinstance(target, cst.Tuple) and len(target.elements) == 2:
-        func = source.func
-        last = func.attr if isinstance(func, cst.Attribute) else func
-        if isinstance(last, cst.Name) and last.value in ("items", "enumerate"):
+        if word_of(source) in ("items", "enumerate"):
             value = target.elements[1].value
             assert isinstance(value, cst.BaseAssignTargetExpression)
             return value

@@ -11,6 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.masking import are_query_and_key, masked_by_product
 from torchlint.semantic.values.plain_numbers import PlainNumbers
 from torchlint.semantic.values.values import Values
@@ -81,7 +82,7 @@ class Attentions(Analysis):
     def _normalised(self, call: cst.Call) -> tuple[cst.BaseExpression, int] | None:
         """Return the input and the dimension of a softmax."""
         func = call.func
-        last = _last(func.func if type(func) is cst.Call else func)
+        last = last_word(func.func if type(func) is cst.Call else func)
         if "softmax" not in last.lower() and last not in self._layers:
             return None
         if any(arg.star for arg in call.args) or self.values.argument_node(call, "dtype", 3):
@@ -107,10 +108,10 @@ class Attentions(Analysis):
     @cached_property
     def _layers(self) -> frozenset[str]:
         """The names that softmax layers are assigned to."""
-        made = [call for call in self.tree.all(cst.Call) if _last(call.func) == "Softmax"]
+        made = [call for call in self.tree.all(cst.Call) if last_word(call.func) == "Softmax"]
         lines = [self.tree.parent(call) for call in made]
         targets = [line.targets[0].target for line in lines if isinstance(line, cst.Assign)]
-        return frozenset(_last(target) for target in targets) - {""}
+        return frozenset(last_word(target) for target in targets) - {""}
 
     def _softmax_layer(self, func: cst.BaseExpression) -> cst.Call | None:
         made = self.values.value_of(func).node
@@ -456,7 +457,7 @@ class _Reader:
             isinstance(call, cst.Call)
             and call.args[0] is holder
             and isinstance(self.tree.parent(call), cst.Expr)
-            and "mask" in _last(call.func).lower()
+            and "mask" in last_word(call.func).lower()
             and self.tree.order(use) < self.tree.order(end)
         )
 
@@ -534,7 +535,7 @@ class _Reader:
                 return self._untransposed(base)
         elif numbers:
             base = numbers.pop(0)
-        method = _last(key.func)
+        method = last_word(key.func)
         dims = tuple(self.all.values.value_of(each).literal for each in numbers)
         if method in _TRANSPOSES and len(dims) == 2 and frozenset(dims) in _LAST_TWO:
             positive = max(dims)
@@ -580,10 +581,3 @@ class _Reader:
         self.heads_apart &= a == out[:-1] + summed and b == out[:-2] + j + summed
         self.pair = (self._unscaled(operands[0]), operands[1])
         return True
-
-
-def _last(node: cst.BaseExpression) -> str:
-    """Return the last word of a name or an attribute."""
-    if type(node) is cst.Attribute:
-        return node.attr.value
-    return node.value if type(node) is cst.Name else ""

@@ -13,6 +13,7 @@ from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.kind import Kind, conventional
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
@@ -187,8 +188,7 @@ class Devices(Analysis):
         self, node: cst.Name | cst.Attribute, values: list[cst.BaseExpression]
     ) -> bool:
         """Return whether what is named like a device is made by functions out of view."""
-        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
-        named = conventional(word.lower()) is Kind.DEVICE
+        named = conventional(last_word(node).lower()) is Kind.DEVICE
         return named and bool(values) and all(map(self._is_made_unseen, values))
 
     def _is_made_unseen(self, value: cst.BaseExpression) -> bool:
@@ -232,8 +232,7 @@ class Devices(Analysis):
             root = root.value
         if not isinstance(root, cst.Name):
             return False
-        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
-        return conventional(word.lower()) is Kind.DEVICE and any(
+        return conventional(last_word(node).lower()) is Kind.DEVICE and any(
             binding.how is How.IMPORT for binding in self.scopes.reaching(root)
         )
 
@@ -287,11 +286,9 @@ class Devices(Analysis):
 
 def _holds_devices(node: cst.BaseExpression) -> bool:
     """Return whether a name says that its entries are devices (`self.devices["net"]`)."""
-    word = node.attr if isinstance(node, cst.Attribute) else node
-    return isinstance(word, cst.Name) and not _DEVICES.isdisjoint(words(word.value))
+    return not _DEVICES.isdisjoint(words(last_word(node)))
 
 
 def _is_index(node: cst.BaseExpression) -> bool:
     """Return whether a name is a device index, which no CPU has (`x.to(local_rank)`)."""
-    word = node.attr if isinstance(node, cst.Attribute) else node
-    return isinstance(word, cst.Name) and word.value.lower() in _INDICES
+    return last_word(node).lower() in _INDICES

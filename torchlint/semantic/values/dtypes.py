@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
@@ -71,7 +72,7 @@ class Dtypes:
     def _call(self, node: cst.Call) -> bool | None:
         func = node.func
         name = self.names.name(func)
-        last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+        last = last_word(func)
         if last in ("to", "type"):
             text = " ".join(str(self.names.name(arg.value)) for arg in node.args).lower()
             if "float" in text or "half" in text or "double" in text:
@@ -102,9 +103,7 @@ class Dtypes:
 
     def _of_pair(self, call: cst.Call, index: int) -> bool | None:
         """Return the dtype of an element of `max(1)` and the like: values and indices."""
-        func = call.func
-        last = func.attr.value if isinstance(func, cst.Attribute) else ""
-        return True if last in _PAIRS and index == 1 else None
+        return True if method_of(call) in _PAIRS and index == 1 else None
 
     def _bound(self, binding: Binding) -> bool | None:
         if binding.value is None:

@@ -12,6 +12,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.values import State, Values
 
 
@@ -201,7 +202,7 @@ class Gradients(Analysis):
         """Return the mode that the name of an unseen context manager suggests."""
         if self.functions.definition(node) is not None:
             return None
-        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
+        word = last_word(node)
         if word in ("no_grad", "inference_mode"):
             return Grad.OFF
         return Grad.UNKNOWN if _WORD.search(word) else None

@@ -8,6 +8,7 @@ import libcst as cst
 
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import How, Scopes
+from torchlint.semantic.syntax.methods import word_of
 
 COUNTER: Final = -1
 """The path of a counter: the first target of `enumerate`, the target of `range`."""
@@ -125,9 +126,7 @@ class Iteration:
             return True
         if name is not None and name.startswith("builtins."):
             return name == "builtins.enumerate"
-        func = value.func
-        last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
-        return last in _FIRST_BY_NAME
+        return word_of(value) in _FIRST_BY_NAME
 
     def _assigned(self, name: cst.Name, depth: int) -> cst.BaseExpression | None:
         """Return the iterable inside a wrapper assigned to a name (`pbar = tqdm(loader)`)."""

@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     PASSED_ON,
@@ -29,7 +29,13 @@ from torchlint.semantic.values.kind import (
 )
 from torchlint.semantic.values.losses import Losses
 from torchlint.semantic.values.origins import Origins, Steps
-from torchlint.semantic.values.placing import is_no_network, places_a_network
+from torchlint.semantic.values.placing import (
+    Used,
+    is_no_network,
+    places_a_network,
+    used,
+    used_as_networks,
+)
 from torchlint.semantic.values.torchinputs import TorchInputs
 
 # Attributes of an `Enum` are slow before Python 3.12, and these are used very often.
@@ -136,23 +142,15 @@ class Kinds(Analysis):
         return self._or_network(self._kind_of_all(self.scopes.reaching(node), node.value), node)
 
     def _or_network(self, found: Kind, node: cst.Name | cst.Attribute) -> Kind:
-        """Return MODULE for an otherwise unknown object whose parameters are used somewhere."""
-        if found is not _UNKNOWN or not self._parametrised:
+        """Return MODULE for an otherwise unknown object that is used as a network somewhere."""
+        if found is not _UNKNOWN or not self._networks:
             return found
-        path = node.value if isinstance(node, cst.Name) else dotted(node)
-        if path not in self._parametrised:
-            return found
-        word = node.attr.value if isinstance(node, cst.Attribute) else node.value
-        return _MODULE if conventional(word) in (_UNKNOWN, _MODULE) else found
+        clear = conventional(last_word(node)) in (_UNKNOWN, _MODULE)
+        return _MODULE if clear and used(self.functions, node) in self._networks else found
 
     @cached_property
-    def _parametrised(self) -> frozenset[str]:
-        return frozenset(
-            dotted(asked.value)
-            for word in ("parameters", "named_parameters")
-            for asked in self.functions.attributes(word)
-            if type(call := self.tree.parent(asked)) is cst.Call and call.func is asked
-        ) - {""}
+    def _networks(self) -> frozenset[Used]:
+        return used_as_networks(self.functions)
 
     def _kind_of_attribute(self, node: cst.Attribute) -> Kind:
         target = self.scopes.stored(node)
@@ -198,8 +196,7 @@ class Kinds(Analysis):
             found, index = self._kind_of_member(node), literal_index(node)
             if found is _UNKNOWN and index is not None:
                 found = self._element(node.value, (index,))
-            word = node.value.attr if isinstance(node.value, cst.Attribute) else node.value
-            by_name = conventional(word.value)
+            by_name = conventional(last_word(node.value))
             return by_name if found is _UNKNOWN and by_name is _LOADER else found
         if isinstance(node.value, cst.Call):
             index = literal_index(node)

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
-from torchlint.semantic.scope.scopes import Binding
+from torchlint.semantic.scope.scopes import Binding, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.kind import ENGINES
@@ -42,6 +42,33 @@ def _is_plain_object(functions: Functions, value: cst.BaseExpression | None) -> 
         for base in bases
     )
     return known and not any(functions.method(owner, word) for word in _OF_NETWORKS)
+
+
+Used = tuple[object, str]
+"""The scope of a name and the name; of attributes the path alone."""
+
+
+def used(functions: Functions, node: cst.CSTNode) -> Used:
+    """Return what tells one name or attribute from others that are spelled alike."""
+    scopes = functions.scopes
+    if isinstance(node, cst.Name):
+        return scopes.lookup(node.value, scopes.scope(node)), node.value
+    return None, dotted(node)
+
+
+def used_as_networks(functions: Functions) -> frozenset[Used]:
+    """Return what a file asks for its parameters, or calls and puts in a mode."""
+    asked, moded = set[Used](), set[Used]()
+    for word in ("parameters", "named_parameters", "eval", "train"):
+        for method in functions.attributes(word):
+            call = functions.tree.parent(method)
+            if isinstance(call, cst.Call) and call.func is method:
+                if word.endswith("parameters"):
+                    asked.add(used(functions, method.value))
+                elif not call.args:
+                    moded.add(used(functions, method.value))
+    called = {used(functions, call.func) for call in functions.tree.all(cst.Call) if call.args}
+    return frozenset(asked | moded & called) - {(None, "")}
 
 
 def places_a_network(functions: Functions, parameter: cst.Param) -> bool:

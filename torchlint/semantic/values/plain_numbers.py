@@ -7,6 +7,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import Values
@@ -53,7 +54,7 @@ class PlainNumbers(Analysis):
             return True
         if name in ("numpy.sqrt", "builtins.pow", "numpy.power"):
             return bool(call.args) and self.is_number(call.args[0].value)
-        return _last(call.func) == "size" and len(call.args) == 1
+        return last_word(call.func) == "size" and len(call.args) == 1
 
     def _names_number(self, node: cst.Name | cst.Attribute) -> bool:
         found = self.values.value_of(node).node
@@ -68,11 +69,4 @@ class PlainNumbers(Analysis):
         )
 
     def _is_shape(self, node: cst.BaseExpression) -> bool:
-        return _last(node.func if isinstance(node, cst.Call) else node) in ("shape", "size")
-
-
-def _last(node: cst.BaseExpression) -> str:
-    """Return the last word of a name or an attribute."""
-    if isinstance(node, cst.Attribute):
-        return node.attr.value
-    return node.value if isinstance(node, cst.Name) else ""
+        return last_word(node.func if isinstance(node, cst.Call) else node) in ("shape", "size")
