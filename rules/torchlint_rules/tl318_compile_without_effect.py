@@ -26,12 +26,12 @@ class CompileWithoutEffect(Rule):
             if isinstance(each.node, cst.Decorator) or isinstance(each.subject, cst.FunctionDef):
                 continue
             if each.in_place:
-                yield from self._in_place(script, each, each.node, each.subject)
+                yield from self._in_place(script, each.node, each.subject)
             else:
                 yield from self._wrapped(script, each, each.node, each.subject)
 
     def _in_place(
-        self, script: Script, each: Compilation, call: cst.Call, network: cst.BaseExpression
+        self, script: Script, call: cst.Call, network: cst.BaseExpression
     ) -> Iterator[Finding]:
         named = script.code(network)
         if script.modules.compiled.compiles_nothing(network):
@@ -77,7 +77,13 @@ class CompileWithoutEffect(Rule):
                         "what is not compiled: compile first, or set `torch_compile=True` in its "
                         "arguments"
                     )
-                elif not uses and _is_called_after(script, call, network):
+                elif _is_left(script, call, target) and named == target.value:
+                    message = (
+                        f"nothing uses `{named}` after this: the training runs what is not compiled"
+                    )
+                elif not uses and (
+                    _is_left(script, call, target) or _is_called_after(script, call, network)
+                ):
                     message = (
                         f"nothing calls `{target.value}`, the compiled network, and `{named}` "
                         f"stays as it is: assign it to `{named}`"
@@ -201,6 +207,20 @@ def _uses_after(script: Script, call: cst.Call, target: cst.Name) -> Iterator[cs
 def _hands_on(script: Script, use: cst.Name) -> bool:
     """Return whether a use calls a network, passes it on or stores it."""
     return not isinstance(script.tree.parent(use), cst.Attribute)
+
+
+def _is_left(script: Script, call: cst.Call, target: cst.Name) -> bool:
+    """Return whether a training function never reads the name that it gives a compiled network."""
+    home = script.scopes.function(call)
+    if home is None or target.value in script.scopes.scope(target).outward:
+        return False
+    run = script.functions.reached(home)
+    if not any(script.scopes.home(each.backward) in run for each in script.loops.steps.all):
+        return False
+    read = (each for each in script.tree.spelled(target.value) if script.scopes.reads(each))
+    return all(
+        script.tree.inside(each, call) or not script.tree.inside(each, home) for each in read
+    )
 
 
 def _is_called_after(script: Script, call: cst.Call, network: cst.BaseExpression) -> bool:

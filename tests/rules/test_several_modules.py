@@ -62,3 +62,40 @@ def test_an_import_that_a_star_binds_a_second_time(tmp_path: Path) -> None:
     results = list(check_paths([tmp_path / "train.py"], project(select=("TL408",))))
     assert 10 in [row for _, row, _ in found(results)]
     assert not [said for each in results for said in each.warnings]
+
+
+TRAINER = """\
+import torch
+
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model.cuda()
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+
+    def train(self, loader):
+        for x, y in loader:
+            self.optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.model(x.cuda()), y.cuda()).backward()
+            self.optimizer.step()
+"""
+STARTED = """\
+from torch.utils.data import DataLoader
+from torchvision.datasets import CIFAR10
+from torchvision.models import resnet18
+from trainer import Trainer
+
+if __name__ == "__main__":
+    model = resnet18()
+    trainer = Trainer(model)
+    trainer.train(DataLoader(CIFAR10("data"), batch_size=64))
+"""
+
+
+def test_advice_for_a_program_stands_where_it_makes_its_network(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text("")
+    (tmp_path / "trainer.py").write_text(TRAINER)
+    (tmp_path / "main.py").write_text(STARTED)
+    (tmp_path / "predict.py").write_text(STARTED.replace(".train(", ".model("))
+    results = check_paths(sorted(tmp_path.glob("*.py")), project(select=("TL305",)))
+    assert found(results) == [("main.py", 7, "TL305")]

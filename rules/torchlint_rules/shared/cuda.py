@@ -117,10 +117,18 @@ def moved_networks(script: Script) -> Iterator[Move]:
 
 
 def place(script: Script) -> cst.CSTNode | None:
-    """Return the call that moves a trained network, else the iterable of the training loop."""
-    moved = script.loops.guard.first(move.call for move in _trained_moves(script))
+    """Return the call that moves a trained network, else the iterable of the training loop.
+
+    Where a module moves the network of a program, that is the call which makes it for the program.
+    """
+    guard, moves = script.loops.guard, _trained_moves(script)
+    moved = guard.first(move.call for move in moves)
     if moved is not None:
-        return moved
+        if not guard.guards() or guard.starts(moved):
+            return moved
+        made = (call for move in moves for call in makers(script, move.moved))
+        steps = [step.backward for step in script.loops.steps.all]
+        return guard.first(call for call in made if guard.starts(call, *steps)) or moved
     loop = script.loops.guard.first(loop.node for loop in script.loops.of(Role.TRAIN_BATCH))
     if loop is None:
         return None

@@ -10,6 +10,10 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Grad, Kind, Note, Rule, Script, Step
 from torchlint_rules.shared.cuda import in_environment, may_be_cuda, runs_tiny
 from torchlint_rules.tl301_full_precision_training.devicenames import visible_device
+from torchlint_rules.tl301_full_precision_training.trainers import (
+    in_mixed_precision,
+    trainers_in_float32,
+)
 
 _OWN_KERNELS: Final = (
     "torch_geometric.", "torch_sparse.", "torch_scatter.", "dgl.", "e3nn.", "higher.", "pyro.",
@@ -29,6 +33,14 @@ _TITLE: Final = "Run the forward pass and the loss under bfloat16 autocast"
 class FullPrecisionTraining(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the forward pass of every step that runs in float32."""
+        for trainer in trainers_in_float32(script):
+            if not script.program.purpose.is_test(trainer) and not _keeps_to_float32(script):
+                message = (
+                    f"`{script.code(trainer.func)}` trains in float32; pass "
+                    '`precision="bf16-mixed"` to use tensor cores'
+                )
+                fix = in_mixed_precision(script, trainer)
+                yield Finding(self.code, script.span(trainer.func), message, fix)
         if not may_be_cuda(script):
             return
         for step in script.loops.steps.all:

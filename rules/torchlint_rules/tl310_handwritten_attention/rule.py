@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Attention, Finding, Fix, Kind, Note, Role, Rule, Script
+from torchlint.api import Attention, Finding, Fix, Kind, Note, Role, Rule, Script, receiver_of
 from torchlint_rules.tl310_handwritten_attention.attention import FUNCTION, Rewriting, kept_where
 
 _FUSED: Final = ("flash_attn", "memory_efficient_attention", "xformers", "flex_attention")
-_CONSTANT: Final = re.compile(r"torch\.sqrt\(torch\.(?:FloatTensor|[tT]ensor)\(\[?[\w.]+\]?\)\)")
+_MAKERS: Final = frozenset({
+    "torch.tensor", "torch.as_tensor", "torch.Tensor", "torch.FloatTensor",
+})  # fmt: skip
 
 
 class HandwrittenAttention(Rule):
@@ -127,6 +128,21 @@ def _has_fused(script: Script, attention: Attention) -> bool:
     return next(named, None) is not None or next(quoted, None) is not None
 
 
+def _is_constant(script: Script, factor: cst.BaseExpression) -> bool:
+    """Return whether a tensor is a number, or its root: `torch.sqrt(torch.tensor(8.0))`."""
+    value = script.values.value_of(factor).node or factor
+    value = receiver_of(value, "to", "cuda") or value
+    if isinstance(value, cst.Call) and script.name(value.func) == "torch.sqrt" and value.args:
+        value = script.values.value_of(value.args[0].value).node or value.args[0].value
+    if not isinstance(value, cst.Call) or script.name(value.func) not in _MAKERS or not value.args:
+        return False
+    given = value.args[0].value
+    if isinstance(given, cst.List) and len(given.elements) == 1:
+        given = given.elements[0].value
+    parts = (given.left, given.right) if isinstance(given, cst.BinaryOperation) else (given,)
+    return all(script.kind(part) not in (Kind.TENSOR, Kind.LOSS) for part in parts)
+
+
 def _hint(script: Script, attention: Attention) -> str | None:
     """Return what the call needs that no fix can provide, None if it is no such attention."""
     factor = attention.factor
@@ -137,7 +153,7 @@ def _hint(script: Script, attention: Attention) -> str | None:
             return None
         hint = f" with `scale={'1 / ' if attention.divides else ''}{named}`"
         if script.kind(factor) in (Kind.TENSOR, Kind.LOSS, Kind.MODULE):
-            if not _CONSTANT.match(script.values.code_of(factor)):
+            if not _is_constant(script, factor):
                 return None
             hint = f" with `{named}` as a number for its `scale`"
     for mask in attention.masks:

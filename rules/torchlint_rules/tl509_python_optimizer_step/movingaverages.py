@@ -71,8 +71,10 @@ def scaled_and_added(
         return None
     if share.keyword is None or share.keyword.value != "alpha" or new.keyword is not None:
         return None
-    picked = _is_picked(old, parameters) and _is_picked(new.value, parameters)
-    if not picked or not _complete(script, scaled.args[0].value, share.value):
+    drawn = _is_picked(new.value, parameters) or _is_copied(script, new.value, parameters)
+    if not (drawn and _is_picked(old, parameters)) or not _complete(
+        script, scaled.args[0].value, share.value
+    ):
         return None
     weight = script.tree.argument(share.value)
     return Average(call, script.code(old), script.code(new.value), weight)
@@ -88,6 +90,18 @@ def _is_picked(node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
         part = node.slice[0].slice
         return isinstance(part, cst.Index) and _is_picked(part.value, parameters)
     return isinstance(node, cst.Name) and node.value in parameters
+
+
+def _is_copied(script: Script, node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
+    """Return whether a name holds a parameter, perhaps in another type or on another device."""
+    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    values = [each.value for each in bindings]
+    moved = (each if each is None else receiver_of(each, "to") or each for each in values)
+    own = cst.ensure_type(node, cst.Name).value if values else ""
+    return bool(values) and all(
+        each is not None and (_is_picked(each, parameters) or script.code(each) == own)
+        for each in moved
+    )
 
 
 def _of_sum(

@@ -13,6 +13,8 @@ from torchlint.semantic.values.values import Values
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
+_DEEP: Final = 6
+"""How many functions deep a program trains at most."""
 _POOL: Final = frozenset("map starmap imap imap_unordered apply apply_async map_async".split())
 
 
@@ -61,6 +63,18 @@ class Guard(Analysis):
                 callers = map(self.scopes.home, self.functions.callers(home))
                 edge += [each for each in dict.fromkeys(callers) if each not in edge]
         return True
+
+    def starts(self, node: cst.CSTNode, *others: cst.CSTNode) -> bool:
+        """Return whether a main guard of its module runs a node, and one of the others if any."""
+        return any(
+            self._runs(guard, node) and (not others or any(self._runs(guard, at) for at in others))
+            for guard in self._guards
+            if self.tree.module_of(guard) == self.tree.module_of(node)
+        )
+
+    def _runs(self, guard: cst.If, node: cst.CSTNode) -> bool:
+        inside = self.tree.inside(node, guard)
+        return inside or self.scopes.home(node) in self.functions.reached(guard, _DEEP)
 
     def first(self, nodes: Iterable[NodeT]) -> NodeT | None:
         """Return the first node of a program, the same one for each of its files.
