@@ -17,6 +17,7 @@ from torchlint.semantic.loops.modes import Mode
 from torchlint.semantic.loops.ownership import Duty
 from torchlint.semantic.loops.stuckmodes import StuckMode
 from torchlint.semantic.scope.libraries import Factory
+from torchlint.semantic.scope.limits import ASSIGNED, CALLERS
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import Script
 from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of, word_of
@@ -52,6 +53,8 @@ from torchlint.semantic.values.options import Option
 from torchlint.semantic.values.values import State, Value
 
 __all__ = [
+    "ASSIGNED",
+    "CALLERS",
     "Accumulation",
     "Accumulator",
     "Act",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import libcst as cst
 
 from torchlint.api import (
+    CALLERS,
     Edits,
     Finding,
     Fix,
@@ -22,8 +22,6 @@ from torchlint.api import (
     Script,
     State,
 )
-
-_DEPTH: Final = 3
 
 
 class LoaderBuiltInLoop(Rule):
@@ -104,7 +102,7 @@ def _remade(
     script: Script, loader: Loader, epochs: list[Loop]
 ) -> tuple[Loop, tuple[cst.Call, ...], Invariance] | None:
     """Return the epoch loop that rebuilds a loader, and the calls that lead to it."""
-    for loop, runs in _ways(script, loader.node, _DEPTH):
+    for loop, runs in _ways(script, loader.node, CALLERS):
         if loop not in epochs or _is_rare(script, runs[0] if runs else loader.node, loop):
             continue
         found = min(

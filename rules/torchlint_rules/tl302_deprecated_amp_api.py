@@ -158,7 +158,7 @@ def _import_of(script: Script, use: cst.BaseExpression) -> cst.Import | cst.Impo
 def _fix_of_import(script: Script, line: cst.Import | cst.ImportFrom) -> Edits | None:
     """Rewrite an import of deprecated names and every use of it."""
     edits = _new_import(script, line)
-    if edits is None or any(_import_of(script, use) is line and _hidden(script, use)
+    if edits is None or any(_import_of(script, use) is line and _hidden(use)
                             for use in _uses(script)):  # fmt: skip
         return None
     uses = [use for use in _uses(script) if _import_of(script, use) is line]
@@ -179,7 +179,7 @@ def _fix_of_import(script: Script, line: cst.Import | cst.ImportFrom) -> Edits |
     return edits
 
 
-def _hidden(script: Script, use: cst.BaseExpression) -> bool:
+def _hidden(use: cst.BaseExpression) -> bool:
     """Return whether a use of the import is neither one name nor one attribute."""
     func = _func(use)
     return isinstance(func, cst.Attribute) and isinstance(func.value, cst.Attribute)

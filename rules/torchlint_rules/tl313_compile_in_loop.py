@@ -116,7 +116,7 @@ def _loop(script: Script, call: cst.Call) -> cst.For | cst.While | None:
     """Return the outermost loop on whose iterations a compilation does not depend."""
     found: cst.For | cst.While | None = None
     for loop in script.loops.around(call):
-        if _depends(script, call, loop.node) or _leaves(script, call, loop.node):
+        if _depends(script, call, loop.node) or _leaves(script, call):
             break
         found = loop.node
     return found
@@ -166,7 +166,7 @@ def _settles(script: Script, guards: list[cst.BaseExpression], line: cst.CSTNode
     )
 
 
-def _leaves(script: Script, call: cst.Call, loop: cst.For | cst.While) -> bool:
+def _leaves(script: Script, call: cst.Call) -> bool:
     """Return whether the iteration that compiles certainly ends the loop."""
     first = script.tree.order(script.tree.smallest_statement(call))
     return any(

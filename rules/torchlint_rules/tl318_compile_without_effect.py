@@ -26,12 +26,12 @@ class CompileWithoutEffect(Rule):
             if isinstance(each.node, cst.Decorator) or isinstance(each.subject, cst.FunctionDef):
                 continue
             if each.in_place:
-                yield from self._in_place(script, each, each.node, each.subject)
+                yield from self._in_place(script, each.node, each.subject)
             else:
                 yield from self._wrapped(script, each, each.node, each.subject)
 
     def _in_place(
-        self, script: Script, each: Compilation, call: cst.Call, network: cst.BaseExpression
+        self, script: Script, call: cst.Call, network: cst.BaseExpression
     ) -> Iterator[Finding]:
         named = script.code(network)
         if script.modules.compiled.compiles_nothing(network):

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import (
+    ASSIGNED,
     Binding,
     CallSite,
     Finding,
@@ -24,7 +25,6 @@ from torchlint.api import (
 _FUNCTION: Final = "torch.nn.functional.scaled_dot_product_attention"
 _NEEDED: Final = (2, 5)
 _HEADS: Final = (1, -3)
-_STEPS: Final = 6
 
 
 class _Repeat(NamedTuple):
@@ -65,7 +65,7 @@ class RepeatedKeyValueHeads(Rule):
 def _repeat(script: Script, node: cst.BaseExpression) -> _Repeat | None:
     """Return the repetition of heads that the keys or the values of an attention are."""
     swapped = False
-    for _ in range(_STEPS):
+    for _ in range(ASSIGNED):
         if isinstance(node, cst.Name):
             bindings = script.scopes.reaching(node)
             if len(bindings) == 2:
@@ -114,7 +114,7 @@ def _of_call(script: Script, call: cst.Call) -> _Repeat | None:
         free = site.name is not None
         times, dim = site.given("repeats", int(free)), site.argument("dim", 1 + free)
         source = site.given("input", 0) if free else None
-        whole = source.value if source is not None else _receiver(call)
+        whole = source.value if source is not None else receiver_of(call)
         if times is None or whole is None or not isinstance(dim.literal, int):
             return None
         if script.kind(times.value) is Kind.TENSOR:
@@ -135,10 +135,6 @@ def _last_word(script: Script, call: cst.Call) -> str:
     if name is not None:
         return name.removeprefix("torch.")
     return method_of(call)
-
-
-def _receiver(call: cst.Call) -> cst.BaseExpression | None:
-    return receiver_of(call)
 
 
 def _repeated_axis(script: Script, function: cst.FunctionDef) -> int | None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import (
+    ASSIGNED,
     Binding,
     Edit,
     Edits,
@@ -59,7 +60,6 @@ _WRONG: Final = "the loss changes: until now it was computed from probabilities"
 _ROUNDS: Final = "the loss rounds differently, and no longer saturates"
 _PASSING: Final = frozenset("squeeze unsqueeze view reshape flatten permute float to cuda".split())
 _MOVES: Final = ("to", "cuda", "cpu", "double", "float", "half")
-_DEPTH: Final = 8
 Path = tuple[int, ...]
 
 
@@ -86,7 +86,7 @@ class SoftmaxBeforeCrossEntropy(Rule):
             return
         seen: set[int] = set()
         for loss in _losses(script):
-            found = _ends(script, loss.given, (), _DEPTH)
+            found = _ends(script, loss.given, (), ASSIGNED)
             for each in found:
                 template = _TAKES.get((loss.kind, each.kind))
                 if template is None or id(each.node) in seen:
@@ -300,7 +300,7 @@ def _of_criterion(script: Script, loss: Loss) -> Edits | None:
     for each in _losses(script):
         if _made(script, each.node.func) is not made:
             continue
-        ended = _ends(script, each.given, (), _DEPTH)
+        ended = _ends(script, each.given, (), ASSIGNED)
         own = len(ended) == 1 and ended[0].kind == "sigmoid" and ended[0].node is each.given
         taken = _taken_out(script, ended[0].node) if own else None
         if taken is None:

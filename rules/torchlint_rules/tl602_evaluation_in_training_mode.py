@@ -154,7 +154,7 @@ def _networks(script: Script, evaluation: Evaluation) -> list[cst.BaseExpression
 def _is_measured_in_training(
     script: Script, evaluation: Evaluation, network: cst.BaseExpression
 ) -> bool:
-    place = _first(script, evaluation)
+    place = _first(evaluation)
     mode = script.modules.modes.mode(place, network)
     if mode not in (Mode.TRAIN, Mode.HIDDEN):
         return False
@@ -193,7 +193,7 @@ def _is_set_in_parts(script: Script, place: cst.CSTNode, network: cst.BaseExpres
     )
 
 
-def _first(script: Script, evaluation: Evaluation) -> cst.CSTNode:
+def _first(evaluation: Evaluation) -> cst.CSTNode:
     """Return where the evaluation starts."""
     node = evaluation.node
     return evaluation.forwards[0].call if isinstance(node, cst.FunctionDef) else node

@@ -24,7 +24,6 @@ _OPTION: Final = LeftOption(
     _BECAUSE,
     "low",
 )
-_DEPTH: Final = 2
 
 
 class FindUnusedParameters(Rule):
@@ -74,6 +73,6 @@ def _is_needed(script: Script, site: CallSite) -> bool:
         return False
     return any(
         any(True for _ in script.tree.within(body, kind))
-        for body in script.functions.reached(forward, _DEPTH)
+        for body in script.functions.reached(forward)
         for kind in (cst.If, cst.IfExp)
     )

@@ -13,7 +13,6 @@ _SHARING: Final = frozenset(
     "rank ranks world shard shards sharded replica replicas distributed ddp node nodes".split()
 )
 _SWITCHES: Final = _SHARING | frozenset("gpu gpus parallel nproc multi single".split())
-_DEPTH: Final = 2
 
 
 class UndistributedSampler(Rule):
@@ -93,5 +92,5 @@ def _trains_wrapped(script: Script, loop: Loop) -> bool:
     """Return whether the network that a loop trains is distributed."""
     return any(
         any(True for _ in script.program.processes.networks(region))
-        for region in script.functions.reached(loop.node.body, _DEPTH)
+        for region in script.functions.reached(loop.node.body)
     )

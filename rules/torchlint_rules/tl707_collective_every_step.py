@@ -196,7 +196,7 @@ def _reduces(script: Script, call: cst.Call) -> bool:
         return outside and not (script.name(call.func) or "").startswith(("torch.", "functools."))
     return any(
         script.name(inner.func) in _COLLECTIVES
-        for body in script.functions.reached(own, 2)
+        for body in script.functions.reached(own)
         for inner in script.tree.within(body, cst.Call)
     )
 

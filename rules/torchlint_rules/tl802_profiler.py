@@ -42,7 +42,6 @@ _OPTIONS: Final = (
         "medium",
     ),
 )
-_DEPTH: Final = 3
 
 
 class Profiler(Rule):
@@ -144,7 +143,7 @@ def _trains(script: Script, *regions: cst.CSTNode) -> bool:
     return any(
         script.tree.inside(loop, body)
         for region in regions
-        for body in script.functions.reached(region, _DEPTH)
+        for body in script.functions.reached(region)
         for loop in loops
     )
 

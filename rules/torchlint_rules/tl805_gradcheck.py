@@ -15,7 +15,6 @@ _CHECKS: Final = (
     "torch.autograd.gradcheck.gradcheck",
     "torch.autograd.gradcheck.gradgradcheck",
 )
-_DEPTH: Final = 3
 
 
 class Gradcheck(Rule):
@@ -40,5 +39,5 @@ def _is_repeated(script: Script, call: cst.Call) -> bool:
     return any(
         script.tree.inside(call, body)
         for loop in script.loops.of(Role.TRAIN_BATCH)
-        for body in script.functions.reached(loop.node.body, _DEPTH)
+        for body in script.functions.reached(loop.node.body)
     )

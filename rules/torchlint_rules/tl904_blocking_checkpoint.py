@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Kind, Role, Rule, Script
+from torchlint.api import CALLERS, CallSite, Finding, Kind, Role, Rule, Script
 
 _TORCH: Final = "torch.save"
 _SHARDED: Final = (
@@ -17,7 +17,6 @@ _SHARDED: Final = (
 )
 _OFTEN: Final = 500
 """The number of steps up to which the wait for a whole checkpoint is worth a thread."""
-_DEPTH: Final = 3
 
 
 class BlockingCheckpoint(Rule):
@@ -27,7 +26,7 @@ class BlockingCheckpoint(Rule):
             sharded = site.name != _TORCH
             if not sharded and not _holds_both(script, site):
                 continue
-            steps = _interval(script, site.node, _DEPTH)
+            steps = _interval(script, site.node, CALLERS)
             if steps is None or (not sharded and not 1 < steps <= _OFTEN):
                 continue
             often = f"every {steps} steps" if steps else "again and again"

@@ -46,7 +46,12 @@ def test_a_script_that_only_applies_a_network_runs_once(rest: str, impact: str) 
 
 
 @pytest.mark.parametrize(
-    ("rest", "impact"), [("", "low"), ("measure(net, val_loader)\n", "medium")]
+    ("rest", "impact"),
+    [
+        ("", "low"),
+        ("def other(x):\n    measure = x\n    return measure\n", "low"),
+        ("measure(net, val_loader)\n", "medium"),
+    ],
 )
 def test_a_function_that_nothing_uses_is_low(rest: str, impact: str) -> None:
     assert _impacts(LOADER + UNUSED + TRAINED + rest, "TL601") == {impact}

@@ -18,10 +18,8 @@ Lines = Callable[[str, int, int], str]
 MOST_CHARACTERS: Final = 16_000
 """The characters of all excerpts of a view."""
 
-_MOST_OF_ONE: Final = 12_000
-"""The characters of one excerpt."""
 _MOST_OF_USERS: Final = 4_000
-"""The same for one that uses those of the file, if it is a class or handles no tensors."""
+"""The characters of one excerpt that uses those of the file, if a class or without tensors."""
 _SHORT: Final = 600
 """A definition of so few characters is linked early, whatever it does."""
 _MOST_USERS: Final = 12
@@ -196,7 +194,7 @@ class _Selection:
         is_code = self.graph.definition(place).kind in _CODE
         return place.path in self._calling if is_code else True
 
-    def _take(self, place: Place, most: int = _MOST_OF_ONE) -> bool:
+    def _take(self, place: Place, most: int = MOST_CHARACTERS) -> bool:
         """Take a definition if it is new and there is room; return whether it was taken."""
         if place.path == self.path or place in self.taken:
             return False
@@ -304,7 +302,7 @@ class _View:
 def _most(rank: _Rank, definition: Definition) -> int:
     """Return the characters that a definition may have which uses those of the file."""
     if rank is _Rank.TRAINS or (rank is _Rank.HANDLES and definition.kind is not Kind.CLASS):
-        return _MOST_OF_ONE
+        return MOST_CHARACTERS
     return _MOST_OF_USERS
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import (
+    CALLERS,
     Frequency,
     How,
     Kind,
@@ -22,7 +23,6 @@ from torchlint.api import (
 )
 from torchlint_rules.shared.passwaits import tested_tensors
 
-_DEPTH: Final = 3
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _ASKS: Final = ("isfinite", "isnan", "isinf")
 _MODULES: Final = ("math", "numpy", "torch")
@@ -50,7 +50,7 @@ def step_guards(script: Script) -> Iterator[StepGuard]:
         loop = script.loops.batch_loop(holder) if asked is not None else None
         if asked is None or script.loops.frequency(holder) is not Frequency.EVERY_PASS:
             continue
-        if not (_is_in_step(script, holder, _DEPTH) if loop is None else _trains(script, loop)):
+        if not (_is_in_step(script, holder, CALLERS) if loop is None else _trains(script, loop)):
             continue
         if isinstance(holder, cst.If) and not _only_stops(script, holder):
             continue

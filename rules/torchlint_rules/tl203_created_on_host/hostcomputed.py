@@ -6,17 +6,16 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Script, method_of, receiver_of
+from torchlint.api import ASSIGNED, How, Kind, Script, method_of, receiver_of
 from torchlint_rules.tl203_created_on_host.hosttensors import Made, made
 
-_DEPTH: Final = 8
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _LEAF: Final = "requires_grad_"
 _FILLING: Final = frozenset("from_numpy tensor as_tensor stack cat load".split())
 """Functions of torch that copy what the host holds, whatever they get."""
 
 
-def computed(script: Script, node: cst.BaseExpression, depth: int = _DEPTH) -> Made | None:
+def computed(script: Script, node: cst.BaseExpression, depth: int = ASSIGNED) -> Made | None:
     """Return the call that makes the first tensor of a computation on the host.
 
     None if any operand comes from elsewhere.

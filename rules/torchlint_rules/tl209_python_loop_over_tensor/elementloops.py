@@ -46,7 +46,7 @@ def element_tests(
             if (
                 not script.values.placement.on_host(tensor)
                 and script.loops.each_step(test)
-                and _counts(script, branch)
+                and _counts(branch)
             ):
                 said.add(id(loop))
                 yield loop, test, tensor
@@ -104,7 +104,7 @@ def _is_range(script: Script, loop: cst.For) -> bool:
     return isinstance(loop.iter, cst.Call) and script.name(loop.iter.func) == "builtins.range"
 
 
-def _counts(script: Script, branch: cst.If) -> bool:
+def _counts(branch: cst.If) -> bool:
     """Return whether a branch only adds to numbers, or appends to lists."""
     lines = branch.body.body
     small = [

@@ -402,7 +402,7 @@ def _made_in_loop(script: Script) -> Iterator[Misuse]:
 def _makes_optimizer(script: Script, region: cst.CSTNode) -> bool:
     return any(
         script.kind(call) is Kind.OPTIMIZER
-        for body in script.functions.reached(region, 2)
+        for body in script.functions.reached(region)
         for call in script.functions.own(body, cst.Call)
     )
 

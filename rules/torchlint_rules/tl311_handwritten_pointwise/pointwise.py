@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Kind, Script, method_of, receiver_of, word_of
+from torchlint.api import ASSIGNED, Kind, Script, method_of, receiver_of, word_of
 
 _FUNCTIONAL: Final = "torch.nn.functional"
 _NEAR: Final = 2e-5
@@ -16,7 +16,6 @@ _CUBIC: Final = 0.044715
 _STARTS: Final = frozenset("erf tanh sigmoid exp rsqrt sqrt".split())
 _TORCH: Final = ("torch.", "torch.nn.functional.", "torch.special.")
 _ROOTS: Final = frozenset({"math.sqrt", "numpy.sqrt", "torch.sqrt"})
-_CLIMB: Final = 6
 
 
 class Formula(NamedTuple):
@@ -322,7 +321,7 @@ class _Reader:
 
     def _products_around(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         at: cst.CSTNode = node
-        for _ in range(_CLIMB):
+        for _ in range(ASSIGNED):
             outer = self.script.tree.parent(at)
             if isinstance(outer, cst.BinaryOperation):
                 if not isinstance(outer.operator, (cst.Multiply, cst.Divide)):
@@ -380,7 +379,7 @@ class _Reader:
         if isinstance(literal, (int, float)) and not isinstance(literal, bool):
             return float(literal)
         found = value.node if value.node is not None else node
-        if depth > _CLIMB:
+        if depth > ASSIGNED:
             return None
         if isinstance(found, (cst.Attribute, cst.Name)):
             return (

@@ -40,14 +40,10 @@ def mismatch(script: Script, step: SchedulerStep) -> tuple[str, Edits | None, st
     loop = script.loops.batch_loop(step.call)
     found = (
         _with_each_batch(script, step, loop)
-        if loop is not None and _is_over_batches(script, step, loop)
+        if loop is not None and loop.role is Role.TRAIN_BATCH and loop.loader is not None
         else _with_each_epoch(script, step)
     )
     return (found.text, found.edits, found.title) if found is not None else None
-
-
-def _is_over_batches(script: Script, step: SchedulerStep, loop: Loop) -> bool:
-    return loop.role is Role.TRAIN_BATCH and loop.loader is not None
 
 
 def _given(script: Script, made: Schedule, name: str) -> cst.BaseExpression | None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import (
+    CALLERS,
     Edits,
     Invariance,
     Loader,
@@ -33,7 +34,6 @@ _MOVES: Final = frozenset("to cuda cpu double float half xpu".split())
 _COLLECTING: Final = frozenset({
     "builtins.list", "builtins.tuple", "builtins.filter", "itertools.chain", "builtins.set",
 })  # fmt: skip
-_DEPTH: Final = 2
 
 
 class Rebuilt(NamedTuple):
@@ -58,7 +58,7 @@ def rebuilt(script: Script, call: cst.Call, loops: Sequence[Loop]) -> Rebuilt | 
     """Return the outermost loop whose iterations build an object from the same arguments."""
     whole = _moved(script, call)
     found: Rebuilt | None = None
-    for loop, runs in _ways(script, call, _DEPTH):
+    for loop, runs in _ways(script, call, CALLERS):
         if loop not in loops:
             break
         if _is_rare(script, runs[0] if runs else call, loop) or _is_another_run(script, loop):

@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.loaders import Loaders
+from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.kind import Kind
@@ -129,7 +130,7 @@ class Batches(Analysis):
             for call in self.tree.within(region, cst.Call):
                 if self._draws(call):
                     names |= self._targets_around(call)
-        for _ in range(3):
+        for _ in range(ASSIGNED):
             for assign in self.tree.within(region, cst.Assign):
                 if self._is_answer(assign.value):
                     continue

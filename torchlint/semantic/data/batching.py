@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.scope.libraries import is_data_library
+from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.values.kind import Kind
@@ -23,7 +24,6 @@ _PERMUTING: Final = frozenset(
     "permute transpose swapaxes swapdims movedim moveaxis rollaxis mT channels_last "
     "channels_last_3d expand expand_as broadcast_to as_strided".split()
 )
-_DEPTH: Final = 12
 
 
 class Layout(Enum):
@@ -68,7 +68,7 @@ class Batching(Analysis):
     def layout(self, tensors: list[cst.BaseExpression]) -> Layout:
         """Return the memory layout of tensors, as far as the file shows it."""
         seen: set[int] = set()
-        found = {layout for one in tensors for layout in self._layouts(one, seen, _DEPTH)}
+        found = {layout for one in tensors for layout in self._layouts(one, seen, ASSIGNED)}
         if Layout.PERMUTED in found:
             return Layout.PERMUTED
         return Layout.UNSEEN if Layout.UNSEEN in found else Layout.ROWS

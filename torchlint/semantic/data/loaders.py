@@ -13,6 +13,7 @@ from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.data.datasets import Datasets, Traits
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
+from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import receiver_of, word_of
@@ -23,7 +24,6 @@ from torchlint.semantic.values.signatures import place
 from torchlint.semantic.values.values import State, Value, Values
 
 _LOADER: Final = "torch.utils.data.DataLoader"
-_DEPTH: Final = 5
 _KNOWN: Final = ("builtins.", "tqdm.", "torch.", "itertools.", "copy.", "logging.", "rich.")
 _KEEPING: Final = frozenset("prepare append insert update setdefault info debug print".split())
 """Functions that receive a loader and do not iterate over it."""
@@ -400,9 +400,9 @@ class Loaders(Analysis):
         found = [
             place
             for place in places
-            if self._repeats(place, self._drawn(place, call), call, _DEPTH)
+            if self._repeats(place, self._drawn(place, call), call, CALLERS)
         ]
-        return [*found, *self._hooks(self.scopes.function(call), _DEPTH)]
+        return [*found, *self._hooks(self.scopes.function(call), CALLERS)]
 
     def _hooks(self, function: cst.FunctionDef | None, depth: int) -> Iterator[cst.FunctionDef]:
         """Yield the methods from which Lightning takes a loader for all epochs."""
@@ -525,7 +525,7 @@ class Loaders(Analysis):
 
     def _builds(self, region: cst.CSTNode, made: cst.Call) -> bool:
         """Return whether each run of some code rebuilds the loader."""
-        return any(self.tree.inside(made, body) for body in self.functions.reached(region, _DEPTH))
+        return any(self.tree.inside(made, body) for body in self.functions.reached(region))
 
 
 def _takes_new_loaders(trainer: CallSite) -> bool:

@@ -13,6 +13,7 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.environments import Environments
 from torchlint.semantic.loops.feeding import Feeding
 from torchlint.semantic.loops.measuring import Measuring
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
@@ -226,7 +227,7 @@ class Loops(Analysis):
     def _role(self, node: LoopNode, loader: cst.BaseExpression | None) -> Role:
         if self.trains(node, direct=True) and not self._finishes(node):
             return Role.TRAIN_BATCH
-        if loader is not None and self._any_steps and self._updates(node.body, node, set(), 3):
+        if loader is not None and self._any_steps and self._updates(node.body, node, set(), CALLED):
             return Role.TRAIN_BATCH
         if self.trains(node, direct=False):
             # The backward pass is in an inner loop, or in a function with a loop of its own.
@@ -265,13 +266,13 @@ class Loops(Analysis):
         found = self._trains.get(key)
         if found is None:
             self._trains[key] = False
-            found = self._trains[key] = self._region_trains(node.body, node, direct, set(), 3)
+            found = self._trains[key] = self._region_trains(node.body, node, direct, set(), CALLED)
         return found
 
     def makes_step(self, guard: cst.If) -> bool:
         """Return whether the body of an `if` calls a function that makes one training step."""
         return self._any_steps and any(
-            self._region_trains(callee.body, None, True, {callee}, 2)
+            self._region_trains(callee.body, None, True, {callee}, CALLED)
             for call in self.functions.own(guard.body, cst.Call)
             if (callee := self.functions.callee(call)) is not None
         )

@@ -362,16 +362,13 @@ class Modes(Analysis):
 
     def _before(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Iterator[Switch]:
         """Yield the mode changes before a place in the same function, the last one first."""
-        switches = self._switches[CALLERS].answer(self._home(place))
+        switches = self._switches[CALLERS].answer(self.scopes.home(place))
         order = self.tree.order(place)
         behind = bisect_left(switches, order, key=lambda switch: self.tree.order(switch.call))
         for switch in reversed(switches[:behind]):
             if not self.tree.inside(place, switch.call):
                 if self.same_network(switch.network, network):
                     yield switch
-
-    def _home(self, place: cst.CSTNode) -> cst.CSTNode:
-        return self.scopes.home(place)
 
     def _mode(self, place: cst.CSTNode, network: cst.BaseExpression | None, depth: int) -> Mode:
         around = {id(block) for block in self.scopes.blocks(place)}

@@ -20,7 +20,6 @@ _ONCE: Final = frozenset(
     ).split()
 )
 """Words in names of functions that a program calls once, if at all."""
-_CALLED: Final = 2
 
 
 class StepFunctions(Analysis):
@@ -42,7 +41,7 @@ class StepFunctions(Analysis):
             return False
         if self.ownership.rate(function) is not None or self._is_handed_on(function):
             return False
-        bodies = self.functions.reached(function.body, _CALLED)
+        bodies = self.functions.reached(function.body)
         acts = [
             call
             for body in bodies

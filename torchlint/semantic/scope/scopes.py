@@ -23,6 +23,8 @@ _BINDS_FIRST: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Param, cst.F
 """Statements that bind their name before their body runs."""
 _FRAMES: Final = frozenset({cst.FunctionDef, cst.ClassDef, cst.Lambda})
 _AT: Final = attrgetter("at")
+_PROPERTY: Final = "property"
+"""The end of the name of a decorator that makes a method an attribute."""
 _Identity = tuple[cst.CSTNode, tuple[int, ...], str, str]
 """The identity of a binding: its node, the path into it, and its names."""
 
@@ -206,6 +208,8 @@ class Scopes(Blocks):
                 self._bind(capture.name, How.OTHER, capture, None)
         for function in tree.all(cst.FunctionDef):
             self._add(self.scope(function), function.name.value, How.FUNCTION, function)
+            if any(dotted(each.decorator).endswith(_PROPERTY) for each in function.decorators):
+                self._bind_property(function)
         for owner in tree.all(cst.ClassDef):
             self._add(self.scope(owner), owner.name.value, How.CLASS, owner)
         for parameter in tree.all(cst.Param):
@@ -327,6 +331,13 @@ class Scopes(Blocks):
             scope = self.scope_at(owner) if owner is not None and own else self.scope(target)
             if name:
                 self._stored[target] = self._add(scope, name, how, node, value, path, "", starred)
+
+    def _bind_property(self, function: cst.FunctionDef) -> None:
+        """Bind the attribute that a property computes to what the property returns."""
+        for line in self.tree.within(function.body, cst.Return):
+            if line.value is not None and self.function(line) is function:
+                name = f"self.{function.name.value}"
+                self._add(self.scope(function), name, How.ASSIGN, line, line.value)
 
     def _collect_imports(self) -> None:
         for line in self.tree.all(cst.Import):

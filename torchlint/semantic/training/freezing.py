@@ -11,6 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import SAME
+from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.syntax.methods import receiver_of
 from torchlint.semantic.values.kind import Kind
@@ -96,7 +97,7 @@ class Freezing(Analysis):
         self, owner: cst.BaseExpression, site: cst.CSTNode, depth: int
     ) -> tuple[str, bool] | None:
         """Return the path of the network part in an expression, and whether it is partial."""
-        if depth > 4:
+        if depth > ASSIGNED:
             return None
         if isinstance(owner, cst.Name):
             bindings = self.scopes.reaching(owner)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.values import State, Values
 
@@ -159,7 +160,7 @@ class Layers(Analysis):
                 yield from self._neighbours(_elements(part))
         yield from self._appended(value)
 
-    def _summands(self, value: cst.BaseExpression, depth: int = 8) -> Iterator[cst.List]:
+    def _summands(self, value: cst.BaseExpression, depth: int = ASSIGNED) -> Iterator[cst.List]:
         """Yield the list literals of `layers + [a, b]`, and the earlier ones in `layers`."""
         if isinstance(value, cst.List):
             yield value
@@ -289,7 +290,7 @@ class Layers(Analysis):
     def _consumer(self, call: cst.Call, layers: dict[str, Layer]) -> Layer | None:
         """Return the one layer that receives the result of a call."""
         value: cst.CSTNode = call
-        for _ in range(4):
+        for _ in range(ASSIGNED):
             holder = self.tree.parent(value)
             if isinstance(holder, cst.Arg):
                 outer = self.tree.parent(holder)

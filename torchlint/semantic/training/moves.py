@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.data.itemwork import ItemWork
+from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.kind import Kind
@@ -123,7 +124,7 @@ class Moves:
         numbers = [self._numbers(place) for place, _ in self._places(node)]
         return len({found.pop() for found in numbers if len(found) == 1} - {""}) > 1
 
-    def _numbers(self, device: cst.BaseExpression | None, depth: int = 3) -> set[str]:
+    def _numbers(self, device: cst.BaseExpression | None, depth: int = ASSIGNED) -> set[str]:
         """Return the numbers of the GPUs that a device can be, empty text for an unknown one."""
         if device is None or not depth:
             return {"0" if depth else ""}
@@ -164,7 +165,9 @@ class Moves:
             and self.work.is_item(node.value)
         )
 
-    def _is_of(self, device: cst.BaseExpression, allowed: frozenset[str], depth: int = 3) -> bool:
+    def _is_of(
+        self, device: cst.BaseExpression, allowed: frozenset[str], depth: int = ASSIGNED
+    ) -> bool:
         """Return whether every device that an expression can be is known and of some type."""
         origin = self.origins.of(device)
         if not origin.complete or not origin.values or origin.given is not None:
@@ -199,7 +202,7 @@ class Moves:
             )
         )
 
-    def _words(self, node: cst.BaseExpression, depth: int = 3) -> set[str]:
+    def _words(self, node: cst.BaseExpression, depth: int = ASSIGNED) -> set[str]:
         """Return the names of the devices that an expression can be, `?` for an unknown one."""
         found: set[str] = set()
         for value in self.origins.of(node).values:

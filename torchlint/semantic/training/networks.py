@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS
+from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
@@ -35,7 +36,6 @@ _TRAINS: Final = frozenset({
 })  # fmt: skip
 _FREEZING: Final = frozenset("freeze frozen unfreeze grad grads toggle".split())
 _CONSTANTS: Final = ("True", "False", "None")
-_DEPTH: Final = 4
 
 
 class Unheld(NamedTuple):
@@ -199,7 +199,7 @@ class Networks(Analysis):
 
     def _touch(self, one: Roots, other: Roots) -> bool:
         return any(
-            self._contains(a, b, _DEPTH) or self._contains(b, a, _DEPTH)
+            self._contains(a, b, ASSIGNED) or self._contains(b, a, ASSIGNED)
             for a in one
             for b in other
             if a is not None and b is not None

@@ -132,7 +132,7 @@ class Purpose(Analysis):
         )
 
     def _is_left_out(self, definition: Definition) -> bool:
-        """Return whether nothing in view spells the name of a definition, and nothing else may.
+        """Return whether nothing in view names a definition, and nothing else may.
 
         The classes of a module that starts nothing are for its users.
         """
@@ -145,12 +145,20 @@ class Purpose(Analysis):
         if isinstance(definition, cst.FunctionDef) and owner is not None:
             if name.startswith("__") or name in _HOOKS or not self._is_closed(owner):
                 return False
-        names = (each for each in self.tree.all(cst.Name) if each is not definition.name)
         return (
-            not any(each.value == name for each in names)
-            and not any(each.attr.value == name for each in self.tree.all(cst.Attribute))
+            not self._is_named(definition)
             and not any(name in each.value for each in self.tree.all(cst.SimpleString))
             and not self._looks_names_up
+        )
+
+    def _is_named(self, definition: Definition) -> bool:
+        """Return whether code may name a definition, and not a local that is spelled alike."""
+        word, home = definition.name.value, self.scopes.scope(definition)
+        names = [each for each in self.tree.spelled(word) if each is not definition.name]
+        meant = (self.scopes.lookup(word, self.scopes.scope(each)) for each in names)
+        return bool(self.functions.attributes(word)) or any(
+            each is None or each is home or not isinstance(each.node, cst.FunctionDef)
+            for each in meant
         )
 
     def _is_closed(self, owner: cst.ClassDef) -> bool:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.masking import are_query_and_key, masked_by_product
@@ -182,7 +183,7 @@ class _Reader:
 
     def _weighted(self, value: cst.BaseExpression) -> _Product | None:
         """Return the product with the weights, and the values that they weight."""
-        for _ in range(6):
+        for _ in range(ASSIGNED):
             holder = self.tree.parent(value)
             if isinstance(holder, cst.Assign):
                 use = self._only_use(holder)

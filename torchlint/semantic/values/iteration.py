@@ -6,6 +6,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import How, Scopes
 from torchlint.semantic.syntax.methods import word_of
@@ -30,7 +31,6 @@ _COUNTERS: Final = frozenset({
     "builtins.range", "tqdm.trange", "tqdm.auto.trange", "tqdm.notebook.trange", "itertools.count",
     "numpy.arange",
 })  # fmt: skip
-_DEPTH: Final = 8
 
 
 class Iteration:
@@ -47,7 +47,7 @@ class Iteration:
 
         The object is None if the target at `path` is a counter or a tuple of other targets.
         """
-        if depth > _DEPTH:
+        if depth > ASSIGNED:
             return value, path
         value = self._of_either_branch(value, depth)
         if isinstance(value, cst.Name):
@@ -86,7 +86,7 @@ class Iteration:
 
     def iterated(self, value: cst.BaseExpression, depth: int = 0) -> list[cst.BaseExpression]:
         """Return every iterable that a loop over `value` draws from."""
-        if depth > _DEPTH:
+        if depth > ASSIGNED:
             return []
         value = self._of_either_branch(value, depth)
         if isinstance(value, cst.Call) and value.args:

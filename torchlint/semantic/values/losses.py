@@ -10,11 +10,11 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.hooks import Hooks
+from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
 
-_DEPTH: Final = 3
 _OUTPUTS: Final = "return_outputs"
 _PLAIN: Final = 2
 """The arguments of a trainer's `compute_loss` before the one that asks for the outputs."""
@@ -76,7 +76,7 @@ class Losses(Analysis):
         found: set[tuple[str, int]] = set()
         seen: set[Binding] = set()
         edge = list(self.values)
-        for _ in range(_DEPTH):
+        for _ in range(ASSIGNED):
             names = [name for value in edge for name in self.tree.within(value, cst.Name)]
             found.update((name.value, self._home(name)) for name in names)
             bindings = dict.fromkeys(each for name in names for each in self.scopes.reaching(name))

@@ -7,6 +7,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.attention import Attention, ScoreMask
@@ -140,7 +141,7 @@ class Scores(Analysis):
         None if it becomes a number.
         """
         boolean = False
-        for _ in range(8):
+        for _ in range(ASSIGNED):
             if isinstance(mask, cst.Subscript) and self._keeps_square(mask):
                 mask = mask.value
             elif isinstance(mask, (cst.Name, cst.Attribute)):

@@ -237,7 +237,7 @@ class Carried:
             return
         if meter.strange:
             raise ObstacleError(meter.call, f"what it keeps {_NOT_A_SUM}")
-        if Share.SUM in meter.fields.values() and not self._begins_anew(name, root):
+        if Share.SUM in meter.fields.values() and not self._begins_anew(name):
             raise ObstacleError(meter.call, f"`{name}` {_TWICE}")
         for attribute, share in meter.fields.items():
             if share not in _EQUAL:
@@ -251,7 +251,7 @@ class Carried:
         found = reads(self.script.tree.all(cst.Attribute), name, attribute)
         return any(not self.script.tree.inside(each, self.loop) for each in found)
 
-    def _begins_anew(self, name: str, root: cst.Name) -> bool:
+    def _begins_anew(self, name: str) -> bool:
         """Return whether a meter is created, or reset, in the iteration that runs the loop."""
         if self.script.program.begun(name, self.shape.batches) is not None:
             return True

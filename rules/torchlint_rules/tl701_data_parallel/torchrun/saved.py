@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edit, How, Script
+from torchlint.api import ASSIGNED, Edit, How, Script
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape, reads
 
 _DUMPS: Final = (
@@ -27,7 +27,6 @@ _STORES: Final = frozenset(
     "save saver dump checkpoint checkpointer export stopping stopper".split()
 )
 _SAME_NETWORK: Final = frozenset("cpu to eval half float cuda".split())
-_DEPTH: Final = 4
 
 
 @dataclass
@@ -45,7 +44,7 @@ class Saved:
             stored = site.given("obj", 0)
             if stored is None:
                 raise ObstacleError(site.node, "what it stores is not spelled out")
-            self._contents(stored.value, _DEPTH)
+            self._contents(stored.value, ASSIGNED)
         self._handed_on()
         self._keys()
         self._taken_back()
@@ -53,7 +52,7 @@ class Saved:
 
     # -- the network itself ---------------------------------------------------
 
-    def is_wrapped(self, node: cst.CSTNode, depth: int = _DEPTH) -> bool:
+    def is_wrapped(self, node: cst.CSTNode, depth: int = ASSIGNED) -> bool:
         """Return whether an expression can be the wrapped network, by any name."""
         if not depth or not isinstance(node, cst.Name):
             return False
