@@ -30,7 +30,7 @@ def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
     last = last_word(node)
     if not last or not call.args or script.functions.definition(call.func) is not None:
         return None
-    if _is_moved(script, call.args[0].value):
+    if _is_image(script, call.args[0].value):
         return None
     words = script.names.words(last)
     if not words or words[-1] not in ("tokenizer", "tokeniser") or last[:1].isupper():
@@ -38,8 +38,12 @@ def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
     return node
 
 
-def _is_moved(script: Script, node: cst.BaseExpression) -> bool:
-    """Return whether a value was moved to a device: images, which a network makes tokens of."""
+def _is_image(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a value is said to be a tensor, or was moved: images, no text."""
+    for binding in script.scopes.reaching(node) if isinstance(node, cst.Name) else ():
+        told = binding.node.annotation if isinstance(binding.node, cst.Param) else None
+        if told is not None and script.name(told.annotation) == "torch.Tensor":
+            return True
     value = script.values.value_of(node).node or node
     return isinstance(value, cst.Call) and script.calls.at(value).method in ("to", "cuda")
 

@@ -9,7 +9,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.loaders import Loaders
-from torchlint.semantic.scope.limits import ASSIGNED
+from torchlint.semantic.scope.limits import ASSIGNED, CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.kind import Kind
@@ -130,6 +130,10 @@ class Batches(Analysis):
             for call in self.tree.within(region, cst.Call):
                 if self._draws(call):
                     names |= self._targets_around(call)
+        return self._computed(region, names)
+
+    def _computed(self, region: cst.CSTNode, names: set[str]) -> set[str]:
+        """Return some names, and those of what code computes from what they hold."""
         for _ in range(ASSIGNED):
             for assign in self.tree.within(region, cst.Assign):
                 if self._is_answer(assign.value):
@@ -167,7 +171,7 @@ class Batches(Analysis):
     def _names_in(self, node: cst.CSTNode) -> Iterator[cst.Name]:
         return self.tree.within(node, cst.Name)
 
-    def _moves_what(self, region: cst.CSTNode, names: set[str]) -> bool:
+    def _moves_what(self, region: cst.CSTNode, names: set[str], depth: int = CALLED) -> bool:
         """Return whether code moves one of these names, or passes one to code that moves it."""
         for call in self.functions.own(region, cst.Call):
             if _moves(call):
@@ -180,6 +184,10 @@ class Batches(Analysis):
             if not any(node.value in names for arg in call.args for node in self._roots(arg.value)):
                 continue
             callee = self.functions.callee(call)
+            if callee is not None and _tokenises(call):
+                if depth and self._moves_given(call, callee, names, depth - 1):
+                    return True
+                continue
             if callee is not None and any(
                 _moves(inner) and not _follows(inner) for inner in self._reached(callee)
             ):
@@ -187,6 +195,18 @@ class Batches(Analysis):
             if callee is None and not _tokenises(call) and self._out_of_sight(call):
                 return True
         return False
+
+    def _moves_given(
+        self, call: cst.Call, callee: cst.FunctionDef, names: set[str], depth: int
+    ) -> bool:
+        """Return whether a function moves what it is given under one of some names."""
+        given = {
+            param.name.value
+            for param in callee.params.params
+            if (value := self.functions.passed(call, callee, param.name.value)) is not None
+            and any(node.value in names for node in self._roots(value))
+        }
+        return self._moves_what(callee, self._computed(callee, given), depth)
 
     def _out_of_sight(self, call: cst.Call) -> bool:
         """Return whether a project function, or DataParallel, receives a batch and may move it."""

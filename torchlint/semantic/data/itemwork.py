@@ -212,7 +212,11 @@ class ItemWork(Analysis):
         """Return whether an expression is a tensor in use, not an object holding settings."""
         if isinstance(node, cst.Subscript) or self.kinds.kind(node) is Kind.TENSOR:
             return True
-        if not isinstance(node, cst.Name) or self.kinds.kind(node) is Kind.MODULE:
+        if self.kinds.kind(node) is Kind.MODULE:
+            return False
+        if isinstance(node, cst.Attribute):
+            return self.is_item(node.value)
+        if not isinstance(node, cst.Name):
             return False
         found = self.scopes.reaching(node)
         local = all(self.scopes.function(each.node) is not None for each in found)

@@ -137,7 +137,9 @@ class Evaluations(Analysis):
             return None
         function = self.scopes.function(node)
         if function is not None and (
-            self._is_unit_test(function, loop.loader) or self._is_part_of_step(function)
+            self._is_unit_test(function, loop.loader)
+            or self._is_part_of_step(function)
+            or (loop.loader is None and self._gets_one_batch(function))
         ):
             return None
         by_function, by_loader = self._is_named(function), self._is_loader_named(loop.loader)
@@ -197,6 +199,15 @@ class Evaluations(Analysis):
             isinstance(outer, (cst.For, cst.While))
             and any(map(self.loops.is_step, self.tree.within(outer.body, cst.Call)))
             for outer in self.tree.ancestors(function)
+        )
+
+    def _gets_one_batch(self, function: cst.FunctionDef) -> bool:
+        """Return whether an unseen base class runs a method on each batch, in a mode it sets."""
+        owner = self.scopes.class_of(function)
+        return (
+            owner is not None
+            and any(param.name.value == "batch" for param in function.params.params)
+            and self._has_hidden_base(owner)
         )
 
     def _in_eval(self, place: cst.CSTNode) -> bool:

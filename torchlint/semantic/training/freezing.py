@@ -107,6 +107,8 @@ class Freezing(Analysis):
             alias = self.values.value_of(owner).node
             if isinstance(alias, cst.Attribute) and dotted(alias):
                 return dotted(alias), False
+        if receiver_of(owner, "state_dict") is not None:
+            return None  # its tensors are detached, so nothing is set for the network
         path, some = dotted(owner), False
         while not path and isinstance(owner, cst.Subscript):
             owner, some = owner.value, True

@@ -197,8 +197,10 @@ _CONVENTIONS: Final = tuple(
         (r"(?:\w+_)?device", Kind.DEVICE),
     )
 )
-ENGINES: Final = frozenset("trt tensorrt onnx onnxruntime openvino tflite coreml ncnn".split())
-"""Words of libraries that run converted networks, which have no mode and no gradients."""
+ENGINES: Final = frozenset(
+    "trt tensorrt onnx onnxruntime openvino tflite coreml ncnn sklearn xgboost lightgbm".split()
+)
+"""Words of libraries whose models are no modules of torch, with neither mode nor gradients."""
 _BELONGING: Final = re.compile(r"(?<=[a-z0-9])_(?:of|for|from|by|per)_")
 """Words between what a thing is and what it belongs to: `scheduler_of_optimizer`."""
 
