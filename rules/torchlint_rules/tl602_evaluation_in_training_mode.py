@@ -78,6 +78,7 @@ def _in_training(
             network
             for network in _networks(script, evaluation)
             if script.code(network) != "self"  # whoever calls the method sets the mode
+            and not _is_one_of_several_given(script, evaluation, network)
             and _is_measured_in_training(script, evaluation, network)
         ]
         if not networks or _only_repeats(script, evaluation):
@@ -90,6 +91,27 @@ def _in_training(
         place = evaluation.function or evaluation.node
         found.setdefault((id(place), *names), ([], networks))[0].append(evaluation)
     yield from found.values()
+
+
+def _is_one_of_several_given(
+    script: Script, evaluation: Evaluation, network: cst.BaseExpression
+) -> bool:
+    """Return whether a loop goes through networks that a function gets from code out of view."""
+    function = evaluation.function
+    if function is None or script.functions.callers(function):
+        return False
+    root = network
+    while isinstance(root, cst.Attribute):
+        root = root.value
+    return isinstance(root, cst.Name) and any(
+        any(name.value == root.value for name in script.tree.within(loop.target, cst.Name))
+        and any(
+            isinstance(binding.node, cst.Param)
+            for name in script.tree.within(loop.iter, cst.Name)
+            for binding in script.scopes.reaching(name)
+        )
+        for loop in script.functions.own(function, cst.For)
+    )
 
 
 def _only_repeats(script: Script, evaluation: Evaluation) -> bool:

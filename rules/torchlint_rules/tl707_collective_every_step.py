@@ -44,7 +44,7 @@ _GATHERING: Final = {
 _LOOPS: Final = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
 _HELPER: Final = re.compile(
     r"(?:all_)?reduce_(?:\w+_)?(?:tensor|tensors|dict|loss|losses|mean|metric|metrics|value|values)|"
-    r"(?:all_reduce|allreduce|reduce|average|gather)_\w*(?:loss|losses|metric|metrics|mean)\w*"
+    r"(?:all_reduce|allreduce|reduce|average|gather|sync|synchronize)_\w*(?:loss|losses|metric|metrics|mean)\w*"
 )
 _MEASURED: Final = frozenset(
     (

@@ -10,7 +10,10 @@ import libcst as cst
 
 from torchlint.api import Finding, Frequency, Kind, Note, Role, Rule, Script, receiver_of, word_of
 
-_KEEPERS: Final = frozenset({"accelerator", "fabric"})
+_KEEPERS: Final = frozenset({"accelerator", "fabric", "engine"})
+_KEEPING: Final = ("save_pretrained", "save_state", "save_checkpoint")
+"""The methods by which Transformers, Accelerate and DeepSpeed write what they hold."""
+_FABRIC: Final = "fabric"
 _DEPTH: Final = 3
 _CALLBACK: Final = re.compile(
     r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.callbacks\.(?:\w+\.)*ModelCheckpoint"
@@ -87,7 +90,10 @@ def _callbacks(script: Script) -> Iterator[_Interval]:
 def _writes(script: Script) -> Iterator[cst.Call]:
     """Yield the calls that may write a checkpoint and are not functions of this file."""
     yield from (site.node for site in script.calls.of("torch.save"))
-    for site in script.calls.of_methods("save_pretrained", "save_state"):
+    for site in script.calls.of_methods("save"):
+        if _FABRIC in script.names.words(script.code(site.receiver)):
+            yield site.node
+    for site in script.calls.of_methods(*_KEEPING):
         call = site.node
         said = site.receiver
         network = script.kind(said) is Kind.MODULE
@@ -112,15 +118,20 @@ def _taker(script: Script, state: cst.Call) -> cst.Call | None:
 
 def _checkpoint(script: Script, call: cst.Call) -> str:
     """Return the user's name for the checkpoint that a call writes, empty if it writes none."""
-    saved = receiver_of(call, "save_pretrained", "save_state")
+    saved = receiver_of(call, *_KEEPING)
     if saved is not None:
         return f"`{script.code(saved)}`"
-    given = script.calls.at(call).given("obj", 0)
+    own = receiver_of(call, "save") is not None and script.name(call.func) != "torch.save"
+    given = script.calls.at(call).given("state", 1) if own else None
+    given = given or script.calls.at(call).given("obj", 0)
     if given is None:
         return ""
     if script.kind(given.value) is Kind.MODULE:
         return f"`{script.code(given.value)}`"
     value = script.values.value_of(given.value).node or given.value
+    for each in value.elements if isinstance(value, cst.Dict) else ():
+        if script.kind(each.value) is Kind.MODULE:
+            return f"the state of `{script.code(each.value)}`"
     for attribute in script.tree.within(value, cst.Attribute):
         if attribute.attr.value == "state_dict":
             return f"the state of `{script.code(attribute.value)}`"

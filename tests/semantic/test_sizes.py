@@ -71,6 +71,7 @@ def _network(made: str) -> tuple[Script, cst.BaseExpression]:
         ("Policy(4)", True),
         ("Policy(784, hidden=2048)", False),
         ("Deep(64)", True),
+        ("nn.Sequential(nn.Linear(784, 256), nn.Linear(256, 256), nn.Linear(256, 10))", True),
         ("Deep(512)", False),
         ("timm.create_model('resnet50')", False),
         ("unknown", False),

@@ -204,7 +204,7 @@ class ModuleFacts(Networks):
         self.reach = Reach(functions, kinds, origins, loops)
         self.saved_weights = SavedWeights(functions, self, self.reach)
         self.lineage = Lineage(functions, kinds, loops, values.gradients)
-        self.sizes = Sizes(functions, values, self)
+        self.sizes = Sizes(functions, values, values.options, self)
         self.graphs = Graphs(self, self.sizes, loops, loops.steps)
 
     def may_be_hooked(self, network: cst.BaseExpression) -> bool:

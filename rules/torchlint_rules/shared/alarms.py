@@ -9,6 +9,8 @@ import libcst as cst
 from torchlint.api import Kind, Script, word_of
 
 _PRINTING: Final = frozenset("print warn warning error info debug".split())
+BOUNDING: Final = (cst.LessThan, cst.GreaterThan, cst.LessThanEqual, cst.GreaterThanEqual)
+"""What compares a value with a bound."""
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 
 
@@ -19,12 +21,8 @@ def reports_alarm(script: Script, node: cst.If) -> bool:
         return False
     if not all(map(_prints, node.body.body)):
         return False
-    bounded = isinstance(
-        test.comparisons[0].operator,
-        (cst.LessThan, cst.GreaterThan, cst.LessThanEqual, cst.GreaterThanEqual),
-    )
     return (
-        bounded
+        isinstance(test.comparisons[0].operator, BOUNDING)
         and script.kind(test.left) in _TENSORS
         and not script.values.placement.on_host(test.left)
     )

@@ -55,17 +55,41 @@ def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
                 f"{cure}"
             )
             yield Finding(code, script.span(read.node), message, fix)
+        for call, shown in _printed(script, function):
+            message = (
+                f"`print` in `{function.name.value}` waits for `{script.tree.brief(shown)}` in "
+                "every batch: print it every so many steps"
+            )
+            yield Finding(code, script.span(call), message)
+
+
+def _printed(
+    script: Script, function: cst.FunctionDef
+) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
+    """Yield the calls of `print` in a method that show a loss as it is, each with the loss."""
+    for call in script.tree.within(function.body, cst.Call):
+        if script.name(call.func) != "builtins.print" or not _runs_each_time(
+            script, function, call
+        ):
+            continue
+        inner = script.tree.within(call, cst.FormattedStringExpression)
+        places = [*(arg.value for arg in call.args), *(each.expression for each in inner)]
+        shown = next((each for each in places if script.kind(each) is Kind.LOSS), None)
+        if shown is not None and not script.values.placement.on_host(shown):
+            yield call, shown
+
+
+def _runs_each_time(script: Script, function: cst.FunctionDef, node: cst.CSTNode) -> bool:
+    """Return whether each call of a method reaches a node of its own."""
+    own = script.scopes.function(node) is function
+    return own and script.loops.frequency(node) is Frequency.EVERY_PASS
 
 
 def _is_idle(script: Script, function: cst.FunctionDef, read: Reading, is_kept: bool) -> bool:
     """Return whether a read runs in every batch and nothing else there needs its value."""
-    if script.scopes.function(read.node) is not function or script.values.placement.on_host(
-        read.tensor
-    ):
+    if not _runs_each_time(script, function, read.node) or read.form is not Form.NUMBER:
         return False
-    if read.form is not Form.NUMBER:
-        return False
-    if script.loops.frequency(read.node) is not Frequency.EVERY_PASS:
+    if script.values.placement.on_host(read.tensor):
         return False
     logged = script.readings.is_logged(read.node)
     if not _is_loss(script, read.tensor):

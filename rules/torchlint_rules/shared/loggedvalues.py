@@ -69,7 +69,7 @@ def _returned(script: Script, region: cst.BaseExpression, loop: Loop, depth: int
         callee = script.functions.callee(call)
         for value in script.functions.returns(callee) if callee is not None else ():
             found = _waited_for(script, value, loop, depth)
-            if found is not None and script.loops.frequency(found.place) is Frequency.EVERY_PASS:
+            if found is not None and _runs_each_pass(script, found.place, loop):
                 return Shown(script.code(call), found.place)
     return None
 
@@ -134,13 +134,19 @@ def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> cst.Bas
             and binding.value is not None
             and not _is_key(binding)
             and _is_below(script, binding.node, loop)
-            and script.loops.frequency(binding.node) is Frequency.EVERY_PASS
+            and _runs_each_pass(script, binding.node, loop)
         ):
             drawn = _drawn(script, binding) if binding.how is How.LOOP else binding.value
             found = _waited_for(script, drawn, loop, depth) if drawn is not None else None
             if found is not None:
                 return found.place
     return None
+
+
+def _runs_each_pass(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
+    """Return whether a node of a loop runs in each pass, or of a function that each pass calls."""
+    away = None if script.tree.inside(node, loop.node) else script.scopes.function(node)
+    return script.loops.frequency(node, away) is Frequency.EVERY_PASS
 
 
 def _drawn(script: Script, binding: Binding) -> cst.BaseExpression | None:

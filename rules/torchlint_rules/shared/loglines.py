@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import End, Frequency, Kind, Loop, Role, Script, last_word
-from torchlint_rules.shared.alarms import reports_alarm
+from torchlint_rules.shared.alarms import BOUNDING, reports_alarm
 from torchlint_rules.shared.loggedvalues import Shown, shown
 
 _METHODS: Final = frozenset(
@@ -67,7 +67,9 @@ def _lines_of(script: Script, body: cst.CSTNode, loop: Loop) -> Iterator[LogLine
         if not _runs_each_pass(script, line, loop):
             continue
         value = shown(script, line.value, loop)
-        if value is not None and not _reports_episode(script, line, loop):
+        if value is None or _reports_episode(script, line, loop):
+            continue
+        if not _is_past_bound(script, line, value):
             yield LogLine(line, line.value, loop, value)
 
 
@@ -83,6 +85,16 @@ def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
         return False
     every = script.loops.frequency(line) is Frequency.EVERY_PASS
     return every or script.loops.frequencies.of_one_process(line, loop.node)
+
+
+def _is_past_bound(script: Script, line: cst.Expr, value: Shown) -> bool:
+    """Return whether a line only tells that the value it shows is past a bound."""
+    return any(
+        isinstance(test, cst.Comparison)
+        and isinstance(test.comparisons[0].operator, BOUNDING)
+        and value.text in map(script.code, (test.left, test.comparisons[0].comparator))
+        for test in script.tree.tests_around(line)
+    )
 
 
 def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> bool:

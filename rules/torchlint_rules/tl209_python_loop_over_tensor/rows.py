@@ -14,6 +14,7 @@ _JOINING: Final = ("torch.stack", "torch.cat")
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _WALKING: Final = ("builtins.range", "builtins.enumerate", "builtins.zip")
 _FEW: Final = 3
+_TRUTHS: Final = ("True", "False")
 
 
 class Rows(NamedTuple):
@@ -122,6 +123,7 @@ def filled_by_row(script: Script, loop: cst.For, line: cst.BaseSmallStatement) -
     if not _uses(script, target.slice[0], names) or _is_short(script, loop.iter):
         return None
     number = isinstance(value, (cst.Integer, cst.Float, cst.UnaryOperation))
+    number = number or (isinstance(value, cst.Name) and value.value in _TRUTHS)
     if not number and not (isinstance(value, cst.Subscript) and _is_tensor(script, value)):
         return None
     filled = script.code(target.value)

@@ -20,7 +20,13 @@ from torchlint_rules.tl510_rebuilt_in_loop.rebuilding import (
 _OPTIMIZER: Final = re.compile(r"torch\.optim\.[A-Z]\w*")
 _SCHEDULER: Final = re.compile(r"torch\.optim\.lr_scheduler\.[A-Z]\w*")
 _LOSS: Final = re.compile(r"torch\.nn\.(?!AdaptiveLogSoftmaxWithLoss)\w*Loss")
-_LOOPS: Final = {"loss": loss_loops, "optimizer": training_loops, "scheduler": training_loops}
+_METRIC: Final = re.compile(r"torchmetrics\.(?!functional)(?:[a-z]\w*\.)*[A-Z]\w*")
+_LOOPS: Final = {
+    "loss": loss_loops,
+    "metric": loss_loops,
+    "optimizer": training_loops,
+    "scheduler": training_loops,
+}
 _KEEPS_STATE: Final = "what was thrown away with each {} is kept: the updates are others"
 
 
@@ -34,12 +40,14 @@ class RebuiltInLoop(Rule):
                 continue
             if script.loops.measuring.is_measured(site.node):
                 continue
+            if noun == "metric" and found.often is not script.loops.batch_loop(site.node):
+                continue
             edits = hoisted(script, found)
             title = f"Make the {noun} once, before the loop"
             fix = None
             if edits and noun == "loss":
                 fix = _fix_of_loss(script, found, title, edits)
-            elif edits and script.loops.owner(site.node) == "none":
+            elif edits and noun != "metric" and script.loops.owner(site.node) == "none":
                 fix = Fix.unsafe(title, edits, because=_KEEPS_STATE.format(found.unit))
             yield Finding(self.code, script.span(site.node), _message(script, found, noun), fix)
 
@@ -56,6 +64,8 @@ def _fix_of_loss(script: Script, found: Rebuilt, title: str, edits: Edits) -> Fi
 
 
 def _noun(name: str) -> str:
+    if _METRIC.fullmatch(name):
+        return "metric"
     if not name.startswith(("torch.nn.", "torch.optim.")):
         return ""
     if _LOSS.fullmatch(name):
@@ -75,5 +85,6 @@ def _message(script: Script, found: Rebuilt, noun: str) -> str:
         "optimizer": "its momentum and averages start from nothing each time",
         "scheduler": "its schedule starts from the beginning, and the rate never falls",
         "loss": "it is the same module each time",
+        "metric": "a module is built, and moved to the device, only to be thrown away",
     }[noun]
     return f"each {found.unit} rebuilds this `{kind}`{where}: {cost}; make it once before the loop"

@@ -81,6 +81,8 @@ _SENT: Final = {"module": "training_step", "trainer": "compute_loss"}
 """The methods whose result, or the loss in it, a framework calls `backward` on."""
 _MAKING: Final = ("training_step", "compute_loss", "prediction_step")
 """The methods of trainers and modules that give the loss of a batch."""
+_GIVEN: Final = "on_train_batch_end"
+"""The hook that gets what the step of a batch returned."""
 _LOSS: Final = ("'loss'", '"loss"')
 _AUTOMATIC: Final = "automatic_optimization"
 
@@ -128,6 +130,19 @@ class Hooks(Analysis):
             and self.names.name(base.func) == "builtins.super"
             and function is not None
             and self._of(function) is not None
+        )
+
+    def is_loss_of_batch(self, node: cst.Subscript) -> bool:
+        """Return whether Lightning gives a hook a loss with its batch: `outputs["loss"]`."""
+        bindings = self.scopes.reaching(node.value) if isinstance(node.value, cst.Name) else ()
+        function = self.scopes.function(node)
+        return (
+            any(self.tree.code(each.slice) in _LOSS for each in node.slice)
+            and function is not None
+            and function.name.value == _GIVEN
+            and self.framework(function) == "lightning"
+            and all(isinstance(each.node, cst.Param) for each in bindings)
+            and bool(bindings)
         )
 
     def steps_by_hand(self, owner: cst.CSTNode) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final
@@ -11,6 +10,8 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.data.datasets import Datasets, Traits
+from torchlint.semantic.data.lightningloaders import LightningLoaders
+from torchlint.semantic.data.shortpasses import ShortPasses
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.limits import CALLERS
@@ -27,14 +28,6 @@ _LOADER: Final = "torch.utils.data.DataLoader"
 _KNOWN: Final = ("builtins.", "tqdm.", "torch.", "itertools.", "copy.", "logging.", "rich.")
 _KEEPING: Final = frozenset("prepare append insert update setdefault info debug print".split())
 """Functions that receive a loader and do not iterate over it."""
-_SERVED: Final = re.compile(
-    r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*Lightning(?:Data)?Module"
-)
-_STEP: Final = "training_step"
-_HOOKS: Final = ("train_dataloader", "val_dataloader")
-_TRAINER: Final = re.compile(r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*Trainer")
-_RELOADING: Final = ("reload_dataloaders_every_n_epochs", "reload_dataloaders_every_epoch")
-"""The options of Lightning's trainer that make it ask for new loaders."""
 
 
 class Loader(CallSite):
@@ -144,7 +137,7 @@ class Loader(CallSite):
     @property
     def is_only_counted(self) -> bool:
         """Whether the only use of the loader is to ask for its length."""
-        return self._loaders.is_only_counted(self.node)
+        return self._loaders.short.is_only_counted(self.node)
 
     @property
     def is_made_in_batch_loop(self) -> bool:
@@ -163,6 +156,8 @@ class Loaders(Analysis):
         self.iteration = kinds.iteration
         self.loops = loops
         self.datasets = datasets
+        self.short = ShortPasses(self.functions, loops)
+        self.lightning = LightningLoaders(values, self.origins)
         self._in_batch_loops = Memo(False, self.names.trail, self._in_batch_loop)
         self._passes: dict[int, list[cst.CSTNode]] | None = None
 
@@ -326,71 +321,7 @@ class Loaders(Analysis):
     def takes_one_batch_a_pass(self, call: cst.Call) -> bool:
         """Return whether each pass over a loader takes one of its batches, or the first few."""
         places = self.passes(call)
-        return (
-            bool(places)
-            and all(self._takes_one(place) for place in places)
-            and not self.receivers(call)
-        )
-
-    def _takes_one(self, place: cst.CSTNode) -> bool:
-        """Return whether a pass ends after a batch or two: `next(iter(loader))`, or a `break`."""
-        if isinstance(place, cst.For):
-            last = _last_line(place.body)
-            ends = isinstance(last, (cst.Break, cst.Return)) and not self._goes_on(place)
-            return ends or any(_stops_early(place, line) for line in place.body.body)
-        if not isinstance(place, cst.Call):
-            return False
-        holder = self.tree.parent(place)
-        drawing = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
-        if isinstance(drawing, cst.Call) and self._is_next(drawing):
-            return True
-        return isinstance(holder, cst.Assign) and self._is_drawn_once(holder)
-
-    def _goes_on(self, loop: cst.For) -> bool:
-        """Return whether a `continue` may skip the last line of a loop."""
-        return any(
-            next((around.node for around in self.loops.around(line)), loop) is loop
-            for line in self.tree.within(loop.body, cst.Continue)
-        )
-
-    def _is_drawn_once(self, made: cst.Assign) -> bool:
-        """Return whether the only use of an iterator is one `next` in the block that makes it."""
-        uses = self._uses(made)
-        if len(uses) != 1:
-            return False
-        arg = self.tree.parent(uses[0])
-        drawing = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
-        return (
-            isinstance(drawing, cst.Call)
-            and self._is_next(drawing)
-            and self.scopes.blocks(made) == self.scopes.blocks(drawing)
-        )
-
-    def _uses(self, made: cst.Assign) -> list[cst.Name]:
-        """Return the names that read what an assignment binds to its one name."""
-        target = made.targets[0].target
-        if len(made.targets) != 1 or not isinstance(target, cst.Name):
-            return []
-        return [
-            use
-            for use in self.tree.spelled(target.value)
-            if self.scopes.reads(use)
-            and any(binding.node is made for binding in self.scopes.reaching(use))
-        ]
-
-    def is_only_counted(self, call: cst.Call) -> bool:
-        """Return whether the only use of a loader is to ask for its length."""
-        holder = self.tree.parent(call)
-        uses = self._uses(holder) if isinstance(holder, cst.Assign) else []
-        return bool(uses) and all(map(self._is_counted, uses))
-
-    def _is_counted(self, use: cst.Name) -> bool:
-        arg = self.tree.parent(use)
-        asked = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
-        return isinstance(asked, cst.Call) and self.names.name(asked.func) == "builtins.len"
-
-    def _is_next(self, call: cst.Call) -> bool:
-        return self.names.name(call.func) == "builtins.next"
+        return bool(places) and all(map(self.short.takes_one, places)) and not self.receivers(call)
 
     # -- repeated passes ------------------------------------------------------------
 
@@ -402,62 +333,7 @@ class Loaders(Analysis):
             for place in places
             if self._repeats(place, self._drawn(place, call), call, CALLERS)
         ]
-        return [*found, *self._hooks(self.scopes.function(call), CALLERS)]
-
-    def _hooks(self, function: cst.FunctionDef | None, depth: int) -> Iterator[cst.FunctionDef]:
-        """Yield the methods from which Lightning takes a loader for all epochs."""
-        if function is None or not depth:
-            return
-        owner = self.scopes.class_of(function)
-        if owner is not None and function.name.value in _HOOKS:
-            served = any(map(_SERVED.fullmatch, self.functions.bases(owner)))
-            if served and not self._is_asked_each_epoch(owner):
-                yield function
-        for caller in self.functions.callers(function):
-            yield from self._hooks(self.scopes.function(caller), depth - 1)
-
-    def _is_asked_each_epoch(self, owner: cst.ClassDef) -> bool:
-        """Return whether the trainers of a class take new loaders every epoch, or have one epoch.
-
-        They are the trainers that fit an instance of it, or all in view where none is seen to.
-        """
-        trainers = [
-            CallSite(self.values, call)
-            for call in self.tree.all(cst.Call)
-            if _TRAINER.fullmatch(self.names.name(call.func) or "")
-        ]
-        fitting = {id(value) for value in self._fitting(owner)}
-        known = [each for each in trainers if id(each.node) in fitting] or trainers
-        return bool(known) and all(map(_takes_new_loaders, known))
-
-    def fitting(self, function: cst.FunctionDef) -> Iterator[cst.BaseExpression]:
-        """Yield the loaders from which Lightning takes the batches of a `training_step`."""
-        owner = self.scopes.class_of(function)
-        if owner is None or function.name.value != _STEP:
-            return
-        for call in self._fits(owner):
-            given = self.values.argument_node(call, _HOOKS[0] + "s", 1)
-            given = given or self.values.argument_node(call, "datamodule")
-            source = given.value if given is not None else None
-            holder = owner if source is None else self.functions.instance_of(source)
-            hook = self.functions.method(holder, _HOOKS[0]) if holder is not None else None
-            if hook is not None:
-                yield from self.functions.returns(hook)
-            elif source is not None:
-                yield source
-
-    def _fits(self, owner: cst.ClassDef) -> Iterator[cst.Call]:
-        """Yield the calls that fit an instance of a class."""
-        for call in self.tree.all(cst.Call):
-            if isinstance(call.func, cst.Attribute) and call.func.attr.value == "fit":
-                if any(self.functions.instance_of(arg.value) is owner for arg in call.args):
-                    yield call
-
-    def _fitting(self, owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
-        """Yield the objects that fit an instance of a class."""
-        for call in self._fits(owner):
-            assert isinstance(call.func, cst.Attribute)
-            yield from self.origins.of(call.func.value).values
+        return [*found, *self.lightning.hooks(self.scopes.function(call))]
 
     def _drawn(self, place: cst.CSTNode, made: cst.Call) -> cst.BaseExpression | None:
         """Return the expression for the loader at a place that draws from it."""
@@ -528,44 +404,8 @@ class Loaders(Analysis):
         return any(self.tree.inside(made, body) for body in self.functions.reached(region))
 
 
-def _takes_new_loaders(trainer: CallSite) -> bool:
-    """Return whether a trainer of Lightning asks for loaders again, or runs for one epoch."""
-    if trainer.argument("max_epochs").equals(1):
-        return True
-    asked = [trainer.argument(name) for name in _RELOADING]
-    known = (each for each in asked if each.state in (State.KNOWN, State.DECIDED))
-    return any(not each.equals(0) for each in known)
-
-
 def _goes_around(node: cst.For | cst.While) -> bool:
     """Return whether a loop has several passes over a loader in it: a `while`, or epochs."""
     if isinstance(node, cst.While):
         return True
     return isinstance(node.target, cst.Name) and "epoch" in node.target.value.lower()
-
-
-def _stops_early(loop: cst.For, line: cst.CSTNode) -> bool:
-    """Return whether a line of a loop leaves it at one of its first passes (`if i == 2: break`)."""
-    if not isinstance(line, cst.If) or not isinstance(line.test, cst.Comparison):
-        return False
-    test, target = line.test, loop.target
-    counter = target.elements[0].value if isinstance(target, cst.Tuple) else None
-    if len(test.comparisons) != 1 or not isinstance(counter, cst.Name):
-        return False
-    ((operator, most),) = ((each.operator, each.comparator) for each in test.comparisons)
-    return (
-        isinstance(operator, (cst.Equal, cst.GreaterThan, cst.GreaterThanEqual))
-        and isinstance(test.left, cst.Name)
-        and test.left.value == counter.value
-        and isinstance(most, cst.Integer)
-        and len(most.value) == 1
-        and isinstance(_last_line(line.body), (cst.Break, cst.Return))
-    )
-
-
-def _last_line(body: cst.BaseSuite) -> cst.CSTNode | None:
-    """Return the last small statement of a block."""
-    last: cst.CSTNode | None = body.body[-1] if body.body else None
-    while isinstance(last, cst.SimpleStatementLine):
-        last = last.body[-1]
-    return last

@@ -164,7 +164,7 @@ class Parts(Analysis):
     def _of_all_loaders(self, function: cst.FunctionDef, steps: Steps) -> list[Part] | None:
         """Follow the batch that Lightning gives a training step to the loaders of its trainer."""
         found: list[Part] = []
-        for source in self.loaders.fitting(function):
+        for source in self.loaders.lightning.fitting(function):
             parts = self._handed_out(source, steps, function)
             if parts is None:
                 return None

@@ -127,14 +127,16 @@ class Repetition(Analysis):
     def _is_named_for_step(self, function: cst.FunctionDef) -> bool:
         """Return whether the name of an uncalled function says that it runs each step."""
         name_words = frozenset(words(function.name.value))
-        if name_words & _TRAINS and name_words & _PASSES:
+        trains_once = bool(name_words & _TRAINS and name_words & _PASSES)
+        if trains_once:
             name_words = frozenset({"step"})
         if name_words & _ONCE or self._draws_batches(function):
             return False
         if name_words & _LOSSES:
             return True
         if name_words & _UPDATES:
-            return any(map(self.loops.is_step, self.functions.own(function.body, cst.Call)))
+            steps = any(map(self.loops.is_step, self.functions.own(function.body, cst.Call)))
+            return steps or (trains_once and self.loops.runs_module(function.body))
         return bool(name_words & _ANSWERS) and self.loops.runs_module(function.body)
 
     def _draws_batches(self, function: cst.FunctionDef) -> bool:

@@ -11,10 +11,13 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Definition, Functions
 from torchlint.semantic.training.networks import Networks, Root, Roots
+from torchlint.semantic.values.options import Options
 from torchlint.semantic.values.values import Values
 
-_MOST: Final = 200_000
-"""Weights of a tiny network: two layers of 256 have a third of it."""
+_MOST: Final = 300_000
+"""Weights of a tiny network: a digit's 784 pixels and two layers of 256 have fewer."""
+_MOST_UPDATED: Final = 200_000
+"""The same for an optimizer, which launches kernels for each tensor whatever their size."""
 _WIDE: Final = 256
 """An unknown width beside a known one of at most this is taken to be as wide."""
 _REPEATED: Final = 4
@@ -43,9 +46,12 @@ _LOOPS: Final = (cst.For, cst.While, cst.ListComp, cst.GeneratorExp)
 class Sizes(Analysis):
     """Counts the weights of networks whose layers are all in view, with their widths."""
 
-    def __init__(self, functions: Functions, values: Values, networks: Networks) -> None:
+    def __init__(
+        self, functions: Functions, values: Values, options: Options, networks: Networks
+    ) -> None:
         super().__init__(functions)
         self.values = values
+        self.options = options
         self.networks = networks
 
     def are_tiny(self, *networks: cst.BaseExpression) -> bool:
@@ -55,15 +61,15 @@ class Sizes(Analysis):
 
     def updates_tiny(self, optimizer: cst.Call) -> bool:
         """Return whether all networks whose parameters an optimizer holds are tiny together."""
-        return self._are_tiny(self.networks.held(optimizer))
+        return self._are_tiny(self.networks.held(optimizer), _MOST_UPDATED)
 
     def is_weightless(self, network: cst.BaseExpression) -> bool:
         """Return whether a network is a class in view that has no weights to record graphs of."""
         roots = self.networks.roots(network)
         return bool(roots) and not sum(map(self._weights, roots))
 
-    def _are_tiny(self, roots: Roots) -> bool:
-        return 0 < sum(map(self._weights, roots)) <= _MOST
+    def _are_tiny(self, roots: Roots, most: int = _MOST) -> bool:
+        return 0 < sum(map(self._weights, roots)) <= most
 
     def _sees_small_images(self, root: Root) -> bool:
         """Return whether a network does not convolve, or a dense layer reads its flattened maps."""
@@ -190,5 +196,6 @@ class Sizes(Analysis):
             one, other = self._number(node.left), self._number(node.right)
             return None if one is None or other is None else one * other
         found = self.values.value_of(node)
-        number = found.literal
+        option = self.options.of(node) if not found.is_literal else None
+        number = option.default if option is not None else found.literal
         return number if type(number) is int else None

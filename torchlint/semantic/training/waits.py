@@ -374,7 +374,11 @@ class Waits(Analysis):
                 key = entry.slice[0].slice
                 fixed = isinstance(key, cst.Index) and isinstance(key.value, cst.SimpleString)
                 found = _joined(found, _LAST if fixed else _KEPT._replace(target=entry))
-            uses = [use for use in self.scopes.uses(binding, region) if not self._fills(use)]
+            uses = [
+                use
+                for use in self.scopes.uses(binding, region)
+                if not self._fills(use) and not self._asks_for_presence(use)
+            ]
             for use in uses:
                 destination: _Destination | None = _KEPT._replace(target=use)
                 if id(use) not in trail:
@@ -401,6 +405,14 @@ class Waits(Analysis):
         if not isinstance(holder, cst.Attribute) or holder.attr.value not in FILLS:
             return False
         return isinstance(outer, cst.Call) and isinstance(self.tree.parent(outer), cst.Expr)
+
+    def _asks_for_presence(self, use: cst.Name) -> bool:
+        """Return whether a use only asks if there is a value, or a dictionary with entries."""
+        holder = self.tree.parent(use)
+        if isinstance(holder, cst.Comparison):
+            return isinstance(holder.comparisons[0].operator, (cst.Is, cst.IsNot))
+        tested = isinstance(holder, cst.If) and holder.test is use
+        return tested and self.kinds.kind(use) is Kind.MAPPING
 
     def _destination_of_use(
         self, use: cst.CSTNode, region: Region, trail: frozenset[int]

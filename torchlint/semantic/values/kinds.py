@@ -80,6 +80,7 @@ _OVER_PROCESSES: Final = frozenset(
     "gather gather_for_metrics reduce all_gather all_reduce pad_across_processes".split()
 )
 """The methods by which frameworks send a tensor through all processes."""
+_WRAPPING: Final = frozenset("prepare setup setup_dataloaders setup_optimizers".split())
 _ENGINE: Final = (Kind.MODULE, Kind.OPTIMIZER, Kind.LOADER, Kind.SCHEDULER)
 """What DeepSpeed makes of a network: its engine, and what the engine trains with."""
 _TENSOR_ONLY: Final = frozenset(
@@ -182,6 +183,8 @@ class Kinds(Analysis):
         return self._or_network(conventional(attribute), node)
 
     def _kind_of_item(self, node: cst.Subscript) -> Kind:
+        if self.losses.hooks.is_loss_of_batch(node):
+            return _LOSS
         base = self.kind(node.value)
         if base in _TENSORS:
             return _TENSOR
@@ -523,7 +526,7 @@ class Kinds(Analysis):
             returned = self.functions.returns(callee)
             return joined([self._element(one, path) for one in returned])
         method = method_of(value)
-        if method == "prepare":
+        if method in _WRAPPING:
             plain = [arg.value for arg in value.args if arg.keyword is None]
             return self.kind(plain[path[0]]) if path and path[0] < len(plain) else _UNKNOWN
         sent = name in ("builtins.list", "builtins.tuple") or method in _OVER_PROCESSES

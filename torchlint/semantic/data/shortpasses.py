@@ -1,0 +1,103 @@
+"""Short passes: those that end after a batch or two, and loaders that are only counted."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.loops.loops import Loops
+
+
+class ShortPasses(Analysis):
+    """Tells which passes over a loader leave most of its batches alone."""
+
+    def __init__(self, functions: Functions, loops: Loops) -> None:
+        super().__init__(functions)
+        self.loops = loops
+
+    def takes_one(self, place: cst.CSTNode) -> bool:
+        """Return whether a pass ends after a batch or two: `next(iter(loader))`, or a `break`."""
+        if isinstance(place, cst.For):
+            last = _last_line(place.body)
+            ends = isinstance(last, (cst.Break, cst.Return)) and not self._goes_on(place)
+            return ends or any(_stops_early(place, line) for line in place.body.body)
+        if not isinstance(place, cst.Call):
+            return False
+        holder = self.tree.parent(place)
+        drawing = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        if isinstance(drawing, cst.Call) and self._is_next(drawing):
+            return True
+        return isinstance(holder, cst.Assign) and self._is_drawn_once(holder)
+
+    def _goes_on(self, loop: cst.For) -> bool:
+        """Return whether a `continue` may skip the last line of a loop."""
+        return any(
+            next((around.node for around in self.loops.around(line)), loop) is loop
+            for line in self.tree.within(loop.body, cst.Continue)
+        )
+
+    def _is_drawn_once(self, made: cst.Assign) -> bool:
+        """Return whether the only use of an iterator is one `next` in the block that makes it."""
+        uses = self._uses(made)
+        if len(uses) != 1:
+            return False
+        arg = self.tree.parent(uses[0])
+        drawing = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        return (
+            isinstance(drawing, cst.Call)
+            and self._is_next(drawing)
+            and self.scopes.blocks(made) == self.scopes.blocks(drawing)
+        )
+
+    def _uses(self, made: cst.Assign) -> list[cst.Name]:
+        """Return the names that read what an assignment binds to its one name."""
+        target = made.targets[0].target
+        if len(made.targets) != 1 or not isinstance(target, cst.Name):
+            return []
+        return [
+            use
+            for use in self.tree.spelled(target.value)
+            if self.scopes.reads(use)
+            and any(binding.node is made for binding in self.scopes.reaching(use))
+        ]
+
+    def is_only_counted(self, call: cst.Call) -> bool:
+        """Return whether the only use of a loader is to ask for its length."""
+        holder = self.tree.parent(call)
+        uses = self._uses(holder) if isinstance(holder, cst.Assign) else []
+        return bool(uses) and all(map(self._is_counted, uses))
+
+    def _is_counted(self, use: cst.Name) -> bool:
+        arg = self.tree.parent(use)
+        asked = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        return isinstance(asked, cst.Call) and self.names.name(asked.func) == "builtins.len"
+
+    def _is_next(self, call: cst.Call) -> bool:
+        return self.names.name(call.func) == "builtins.next"
+
+
+def _stops_early(loop: cst.For, line: cst.CSTNode) -> bool:
+    """Return whether a line of a loop leaves it at one of its first passes (`if i == 2: break`)."""
+    if not isinstance(line, cst.If) or not isinstance(line.test, cst.Comparison):
+        return False
+    test, target = line.test, loop.target
+    counter = target.elements[0].value if isinstance(target, cst.Tuple) else None
+    if len(test.comparisons) != 1 or not isinstance(counter, cst.Name):
+        return False
+    ((operator, most),) = ((each.operator, each.comparator) for each in test.comparisons)
+    return (
+        isinstance(operator, (cst.Equal, cst.GreaterThan, cst.GreaterThanEqual))
+        and isinstance(test.left, cst.Name)
+        and test.left.value == counter.value
+        and isinstance(most, cst.Integer)
+        and len(most.value) == 1
+        and isinstance(_last_line(line.body), (cst.Break, cst.Return))
+    )
+
+
+def _last_line(body: cst.BaseSuite) -> cst.CSTNode | None:
+    """Return the last small statement of a block."""
+    last: cst.CSTNode | None = body.body[-1] if body.body else None
+    while isinstance(last, cst.SimpleStatementLine):
+        last = last.body[-1]
+    return last
