@@ -29,10 +29,11 @@ _CONVOLUTIONS: Final = frozenset(
     for sides in (2, 3)
 )
 _VARYING: Final = re.compile(
-    r"collate_fn|multi_?scale|multiscale|detection|rcnn|\byolo|bounding|\bbbox|pad_sequence|"
+    r"collate_fn|multi_?scale|multiscale|detection|rcnn|\byolo|bounding|\bbbox(?!_inches)|pad_sequence|"
     r"pack_padded|bucket|batch_sampler|keep_ratio|torchaudio|librosa|spectrogram|"
-    r"progressive|random_?size(?!dcrop)|random_?resolution|style_?(?:image|transfer)|content_?image"
+    r"progressive_?(?:gan|grow|resiz|siz|crop|scal|train)|random_?size(?!dcrop)|random_?resolution|style_?(?:image|transfer)|content_?image"
 )
+_KNOWN: Final = ("torchvision.datasets.", "torch.utils.data.TensorDataset")
 _REPRODUCIBLE: Final = re.compile(
     r"deterministic|reproducib|seed_everything|set_seed|seed_all|set_random_seed|setup_seed|fix_seed"
 )
@@ -158,8 +159,8 @@ def _about_images(script: Script) -> list[cst.CSTNode] | None:
 
 
 def _is_known_dataset(script: Script, made: cst.Call) -> bool:
-    """Return whether a call makes a dataset of a class in view, or of torchvision."""
-    if (script.name(made.func) or "").startswith("torchvision.datasets."):
+    """Return whether a call makes a dataset of a class in view, of torchvision, or of tensors."""
+    if (script.name(made.func) or "").startswith(_KNOWN):
         return True
     return isinstance(script.functions.definition(made.func), cst.ClassDef)
 

@@ -38,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         fail(f"the output cannot be written: {error.strerror}")
         _drop_output()
         code = 2
+    if arguments is None:
+        # The process ends here: its last collections need not visit what is left.
+        gc.freeze()
     sys.exit(code)
 
 

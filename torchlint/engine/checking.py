@@ -137,7 +137,7 @@ class _Check:
         kept, suppressed = self._unsilenced(found)
         uses: dict[str, bool | None] = {}
         if kept:
-            imports = SharedImports(self.source, self.used_elsewhere)
+            imports = SharedImports(self.source, self.used_elsewhere, tree)
             uses = imports.import_uses
             grades = Grades.of(self.settings, self.rules.known, self.rules.groups)
             kept = [self._with_fix_that_fits(grades.graded(finding), imports) for finding in kept]

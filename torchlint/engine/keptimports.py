@@ -81,11 +81,15 @@ class KeptImports:
 class SharedImports:
     """The imports of one text that fixes must keep, because they are used outside of it.
 
-    Outside are the files that import names from this one, and the magics of a notebook.
+    Outside are the files that import names from this one, and the magics of a notebook. `tree` is
+    the syntax tree of the text, if it is known.
     """
 
-    def __init__(self, source: Source, used_elsewhere: UsedElsewhere) -> None:
+    def __init__(
+        self, source: Source, used_elsewhere: UsedElsewhere, tree: ast.Module | None = None
+    ) -> None:
         self.source = source
+        self.tree = tree
         self.used_elsewhere = used_elsewhere
         self.import_uses: dict[str, bool | None] = {}
         """The names asked about, and whether other files use them (None: unknown)."""
@@ -141,7 +145,7 @@ class SharedImports:
 
     @cached_property
     def _tree(self) -> ast.Module:
-        return syntax_tree(self.source)
+        return self.tree or syntax_tree(self.source)
 
     @cached_property
     def _spans(self) -> list[Span]:

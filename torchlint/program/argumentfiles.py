@@ -48,7 +48,7 @@ def with_argument_files(
     texts += [(each.path, part.text) for each in view.modules for part in each.excerpts]
     found = dict[str, set[str]]()
     for path, code in texts:
-        if _READING.search(code):
+        if any(ending in code for ending in ENDINGS) and _READING.search(code):
             for name in _NAMED.findall(code):
                 found.setdefault(name, set()).update(_places(name, path, paths))
     named = {name: places.pop() for name, places in found.items() if len(places) == 1}

@@ -115,8 +115,9 @@ class Script:
 
         `view` are the definitions of other modules with which the file is analyzed.
         """
-        whole = joined(source, read(source, tree), view.modules)
-        linked = Tree(whole.source, whole.syntax, whole.texts, view)
+        syntax = read(source, tree)
+        whole = joined(source, syntax, view.modules)
+        linked = Tree(whole.source, syntax, whole.texts, view)
         return cls(source, linked, target or Target())
 
     def around(self, step: Step) -> Script:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -25,6 +26,8 @@ _FULL: Final = frozenset({
     "torch.autograd.grad", "torch.autograd.functional.jacobian",
 })  # fmt: skip
 """Functions that do not work in low precision or under one autocast."""
+_SHARDED: Final = re.compile("fsdp|fully_shard")
+"""Words of code whose policy may set the precision."""
 _KEYWORDS: Final = ("create_graph", "is_sparse")
 _PARALLEL: Final = "torch.nn.DataParallel"
 _TITLE: Final = "Run the forward pass and the loss under bfloat16 autocast"
@@ -50,7 +53,9 @@ class FullPrecisionTraining(Rule):
 
 def _keeps_to_float32(script: Script) -> bool:
     """Return whether the code around a step chooses a precision, or needs float32 or more."""
-    if script.values.precision.mentions_low_precision or "fsdp" in script.tree.own_text.lower():
+    if script.values.precision.mentions_low_precision:
+        return True
+    if script.program.vocabulary.has_lowered(_SHARDED):
         return True
     if in_environment(script) or any(
         f"{each}.".startswith(_OWN_KERNELS) for each in script.functions.imported

@@ -177,12 +177,20 @@ class Loaders(Analysis):
             if self.names.name(call.func) == _LOADER or self._is_of_subclass(call)
         }
 
+    @cached_property
+    def _subclasses(self) -> frozenset[cst.ClassDef]:
+        """The classes in view that are derived from DataLoader."""
+        owners = self.scopes.tree.all(cst.ClassDef)
+        return frozenset(owner for owner in owners if _LOADER in self.functions.bases(owner))
+
     def _is_of_subclass(self, call: cst.Call) -> bool:
         """Return whether a call hands its arguments to DataLoader, as a class derived from it."""
+        if not self._subclasses:
+            return False
         if self.class_of(call) is not None:
             return True
         owner = self.functions.definition(call.func)
-        if not isinstance(owner, cst.ClassDef) or _LOADER not in self.functions.bases(owner):
+        if not isinstance(owner, cst.ClassDef) or owner not in self._subclasses:
             return False
         return self.functions.method(owner, "__init__") is None
 

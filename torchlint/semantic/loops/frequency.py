@@ -197,22 +197,22 @@ class Frequencies(Analysis):
         blocks: list[cst.IndentedBlock] = []
         in_loop = False
         for at in self.tree.ancestors(node):
-            if isinstance(at, cst.IndentedBlock):
+            if type(at) is cst.IndentedBlock:
                 answers = isinstance(outer, cst.FunctionDef) and not in_loop and _answers(at)
                 if self._cut_off(at, child, answers or at is _body(outer)):
                     return Frequency.RARE
                 blocks.append(at)
             if at is outer:
                 return Frequency.RARE if self._runs_once(outer) else Frequency.EVERY_PASS
-            if isinstance(at, cst.If) and child is not at.test:
+            if type(at) is cst.If and child is not at.test:
                 spent = child is at.body and is_spent(self.tree, at.test, blocks, outer)
                 if spent or self._rare_branch(at, child):
                     return Frequency.RARE
-            if isinstance(at, (cst.ExceptHandler, cst.Finally)):
+            if type(at) is cst.ExceptHandler or type(at) is cst.Finally:
                 return Frequency.RARE
-            if isinstance(at, cst.Else) and isinstance(self.tree.parent(at), (cst.For, cst.While)):
+            if type(at) is cst.Else and isinstance(self.tree.parent(at), (cst.For, cst.While)):
                 return Frequency.RARE
-            in_loop = in_loop or isinstance(at, (cst.For, cst.While))
+            in_loop = in_loop or type(at) is cst.For or type(at) is cst.While
             child = at
         return Frequency.EVERY_PASS
 

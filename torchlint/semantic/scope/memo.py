@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 _NEVER: Final = 1 << 30
-_UNKNOWN: Final = object()
 
 
 class Trail:
@@ -28,32 +27,32 @@ class Trail:
         self.lowest = min(self.lowest, depth)
 
 
-class Memo(Generic[S, T]):
+class Memo(dict[S, T]):
     """A cache of answers that does not depend on the order of the questions.
 
+    It is the dictionary of the settled answers, in which nodes and bindings compare by identity.
     A question that leads back to itself is answered `open_answer` there. An answer that depends on
     an open question is provisional: it is valid until that question is answered, then dropped.
-    Subjects are dictionary keys: nodes and bindings compare by identity.
     """
 
+    answer = dict.__getitem__
+    """Return the answer for a subject, computed at most once."""
+
     def __init__(self, open_answer: T, trail: Trail, find: Callable[[S], T]) -> None:
+        super().__init__()
         self.open_answer = open_answer
         self.trail = trail
         self.find = find
-        self._known: dict[S, Any] = {}
         self._provisional: dict[S, tuple[T, int, object]] = {}
         self._open: dict[S, int] = {}
 
-    def answer(self, subject: S) -> T:
-        """Return the answer for a subject, computed at most once."""
-        found: T = self._known.get(subject, _UNKNOWN)
-        if found is not _UNKNOWN:
-            return found
+    def __missing__(self, subject: S) -> T:
+        """Find the answer for a subject, and keep it if it is settled."""
         trail = self.trail
         if subject in self._open:
             trail.depend_on(self._open[subject])
             return self.open_answer
-        if subject in self._provisional:
+        if self._provisional and subject in self._provisional:
             found, lowest, mark = self._provisional[subject]
             if trail.marks.get(lowest) is mark:
                 trail.depend_on(lowest)
@@ -71,16 +70,12 @@ class Memo(Generic[S, T]):
             del self._open[subject]
             lowest, trail.lowest = trail.lowest, outer
         if lowest >= depth:
-            self._known[subject] = found
+            self[subject] = found
         else:
             mark = trail.marks.setdefault(lowest, object())
             self._provisional[subject] = found, lowest, mark
             trail.depend_on(lowest)
         return found
-
-    def is_settled(self, subject: S) -> bool:
-        """Return whether the answer for a subject is known and no longer provisional."""
-        return subject in self._known
 
 
 class AnswerIndex(Generic[S, T]):
@@ -96,7 +91,7 @@ class AnswerIndex(Generic[S, T]):
         provisional: list[tuple[int, S]] = []
         for rank, subject in list(self._unsettled.items()):
             found = self.memo.answer(subject)
-            if not self.memo.is_settled(subject):
+            if subject not in self.memo:
                 if found is answer:
                     provisional.append((rank, subject))
             elif self._unsettled.pop(rank, None) is not None:

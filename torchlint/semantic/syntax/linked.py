@@ -1,4 +1,4 @@
-"""Linked: a file and the definitions of other modules as one text with one set of spans."""
+"""Linked: a file and the definitions of other modules as one text."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.syntax.reading import Syntax, read
-from torchlint.semantic.view import LinkedModule, Place
+from torchlint.semantic.view import Excerpt, LinkedModule, Place
 from torchlint.source import Source
 
-_MOST_TEXTS: Final = 32
-"""How many linked modules are kept: files of one folder are often checked with the same ones."""
+_MOST_READ: Final = 256
+"""How many excerpts are kept: files of one folder are often checked with the same ones."""
 
 
 class LinkedText(NamedTuple):
-    """A linked module within the whole text: its nodes, and the offset of each excerpt."""
+    """A linked module within the whole text: its nodes, and each excerpt with its offset."""
 
     linked: LinkedModule
     module: cst.Module
+    read: tuple[Syntax, ...]
     starts: tuple[int, ...]
     text: str
 
@@ -36,40 +37,31 @@ class LinkedText(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """The text of a file followed by that of its linked modules, with the spans of all nodes."""
+    """The text of a file followed by that of its linked modules."""
 
     source: Source
-    syntax: Syntax
     texts: tuple[LinkedText, ...] = ()
 
 
 def joined(source: Source, syntax: Syntax, modules: tuple[LinkedModule, ...]) -> Whole:
     """Append linked modules to a file; those that only LibCST's parser can read are left out."""
     if not syntax.spans:
-        return Whole(source, syntax)
+        return Whole(source)
     pieces = [_closed(source.text)]
-    spans, fragments = dict(syntax.spans), dict(syntax.fragments)
     texts: list[LinkedText] = []
     at = len(pieces[0])
     for linked in modules:
-        excerpts = [_closed(excerpt.text) for excerpt in linked.excerpts]
-        text = "".join(excerpts)
-        inner = _read(linked.path, text)
-        if inner is None:
+        closed = [Excerpt(each.row, _closed(each.text)) for each in linked.excerpts]
+        read = tuple(found for each in closed if (found := _read(linked.path, each)) is not None)
+        if not read or len(read) < len(closed):
             continue
-        starts = tuple(accumulate((len(each) for each in excerpts[:-1]), initial=at))
-        for node, (start, end) in inner.spans.items():
-            spans[node] = start + at, end + at
-        for node, (fragment, start) in inner.fragments.items():
-            fragments[node] = fragment, start + at
-        spans[inner.module] = at, at + len(text)
-        texts.append(LinkedText(linked, inner.module, starts, text))
+        module = cst.Module([line for each in read for line in each.module.body])
+        starts = tuple(accumulate((len(each.text) for each in closed[:-1]), initial=at))
+        text = "".join(each.text for each in closed)
+        texts.append(LinkedText(linked, module, read, starts, text))
         pieces.append(text)
         at += len(text)
-    if not texts:
-        return Whole(source, syntax)
-    whole = replace(source, text="".join(pieces))
-    return Whole(whole, Syntax(syntax.module, spans, fragments), tuple(texts))
+    return Whole(replace(source, text="".join(pieces)) if texts else source, tuple(texts))
 
 
 def _closed(text: str) -> str:
@@ -77,11 +69,11 @@ def _closed(text: str) -> str:
     return text if text.endswith(("\n", "\r")) else f"{text}\n"
 
 
-@lru_cache(maxsize=_MOST_TEXTS)
-def _read(path: str, text: str) -> Syntax | None:
-    """Read a linked module, None if its nodes have no known spans."""
+@lru_cache(maxsize=_MOST_READ)
+def _read(path: str, excerpt: Excerpt) -> Syntax | None:
+    """Read an excerpt of a linked module, None if its nodes have no known spans."""
     try:
-        found = read(Source(path, text))
+        found = read(Source(path, excerpt.text))
     except cst.ParserSyntaxError:
         return None
     return found if found.spans else None

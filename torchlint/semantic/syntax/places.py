@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
 
 from torchlint.edit import Span
 from torchlint.semantic.syntax import Syntax
+from torchlint.semantic.syntax.linked import LinkedText
 from torchlint.source import Source
 
 
 class Places:
-    """The spans of nodes.
+    """The spans of nodes, those of linked modules in the whole text.
 
     Most are known from reading. Nodes that LibCST parsed, in a file or in an expression with a
     known span, are placed on demand: their spans are those of the code that LibCST generates.
     """
 
     def __init__(
-        self, source: Source, syntax: Syntax, parents: Mapping[cst.CSTNode, cst.CSTNode]
+        self,
+        source: Source,
+        syntax: Syntax,
+        texts: Sequence[LinkedText],
+        parents: Mapping[cst.CSTNode, cst.CSTNode],
     ) -> None:
         self.source = source
         self.module = syntax.module
         self.parents = parents
         self._known = syntax.spans
-        self._fragments = syntax.fragments
+        self._fragments = dict(syntax.fragments)
         self._spans: dict[cst.CSTNode, Span] = {}
+        self._excerpts: list[tuple[Mapping[cst.CSTNode, tuple[int, int]], int]] = []
+        """The spans in each excerpt of the linked modules, and its offset."""
+        for text in texts:
+            begin = text.starts[0]
+            self._spans[text.module] = Span(begin, begin + len(text.text))
+            for read, offset in zip(text.read, text.starts, strict=True):
+                self._excerpts.append((read.spans, offset))
+                for node, (fragment, start) in read.fragments.items():
+                    self._fragments[node] = fragment, start + offset
 
     def span(self, node: cst.CSTNode) -> Span:
         """Return the span of a node; that of an expression includes its own parentheses."""
@@ -46,6 +60,11 @@ class Places:
             self._spans[self.module] = Span(0, len(self.source.text))
             self._keep(self.module, self.source.text, 0)
             return
+        for spans, offset in self._excerpts:
+            if node in spans:
+                start, end = spans[node]
+                self._spans[node] = Span(start + offset, end + offset)
+                return
         at: cst.CSTNode | None = node
         while at is not None and at not in self._fragments:
             at = self.parents.get(at)

@@ -105,28 +105,32 @@ class Tree:
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
         """The parent of each node."""
         self._order: dict[cst.CSTNode, int] = {}
-        self._end: dict[cst.CSTNode, int] = {}
-        """The rank behind the last node inside each node that has children."""
+        self._ends: list[int] = []
+        """The rank behind the last node inside each node, by the rank of the node."""
         self._by_type: dict[type[cst.CSTNode], list[Any]] = {}
         self._ranks: dict[type[cst.CSTNode], list[int]] = {}
         """The ranks of the nodes of each type that `within` was called for."""
         self._spelled: dict[str, list[cst.Name]] | None = None
         self._places: Places | None = None
         self._walk()
+        self._starts = [self._order[module] for module in self.modules]
+        """The rank of each module."""
 
     def _walk(self) -> None:
-        parents, order, end = self.parents, self._order, self._end
+        parents, order, ends = self.parents, self._order, self._ends
         by_type, known, no_nodes = self._by_type, _READERS, _NO_NODES
         around: list[cst.CSTNode] = []
+        begun: list[int] = []
         stack: list[Any] = [*reversed(self.modules)]
         rank = 0
         while stack:
             node = stack.pop()
             if node is None:
-                end[around.pop()] = rank
+                around.pop()
+                ends[begun.pop()] = rank
                 continue
             order[node] = rank
-            rank += 1
+            ends.append(rank + 1)
             if around:
                 parents[node] = around[-1]
             kind = type(node)
@@ -135,9 +139,11 @@ class Tree:
             except KeyError:
                 by_type[kind] = [node]
             readers = known[kind] if kind in known else _backwards(kind)
+            rank += 1
             if not readers:
                 continue
             around.append(node)
+            begun.append(rank - 1)
             stack.append(None)
             for read in readers:
                 child = read(node)
@@ -182,7 +188,7 @@ class Tree:
         if not self.texts:
             return self.module
         rank = self._order.get(node, 0)
-        return self.modules[bisect_right(self.modules, rank, key=self.order) - 1]
+        return self.modules[bisect_right(self._starts, rank) - 1]
 
     def path_of(self, node: cst.CSTNode) -> str:
         """Return the path of the module that contains a node, as the view has it."""
@@ -211,12 +217,12 @@ class Tree:
 
     def end(self, node: cst.CSTNode) -> int:
         """Return the rank that follows the last node inside `node`."""
-        return self._end.get(node) or self._order[node] + 1
+        return self._ends[self._order[node]]
 
     def inside(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Return whether `node` is `outer` or stands inside it."""
         order = self._order
-        return node is outer or order[outer] < order[node] < self._end.get(outer, 0)
+        return node is outer or (begin := order[outer]) < order[node] < self._ends[begin]
 
     def all(self, kind: type[NodeT]) -> list[NodeT]:
         """Return every node of exactly this type, in source order."""
@@ -288,7 +294,7 @@ class Tree:
     def span(self, node: cst.CSTNode) -> Span:
         """Return the span of a node; that of an expression includes its own parentheses."""
         if self._places is None:
-            self._places = Places(self.source, self.syntax, self.parents)
+            self._places = Places(self.source, self.syntax, self.texts, self.parents)
         return self._places.span(node)
 
     def text(self, node: cst.CSTNode) -> str:
@@ -324,16 +330,16 @@ class Tree:
         Code without comments is joined into one line; an expression loses its own parentheses where
         they make no difference.
         """
+        if isinstance(node, cst.BaseExpression):
+            code = self.argument(node)
+            kept = node.lpar and "#" not in code and not isinstance(node, _ATOMS)
+            return f"({code})" if kept else code
         if isinstance(node, cst.Arg):
             name = f"{node.keyword.value}=" if node.keyword is not None else node.star
             return f"{name}{self.argument(node.value)}"
         if isinstance(node, (cst.BaseSmallStatement, cst.SimpleStatementLine)):
             return _joined(self.text(node), 0)
-        if not isinstance(node, cst.BaseExpression):
-            return self.text(node)
-        code = self.argument(node)
-        kept = node.lpar and "#" not in code and not isinstance(node, _ATOMS)
-        return f"({code})" if kept else code
+        return self.text(node)
 
     def argument(self, node: cst.BaseExpression) -> str:
         """Return the code of an expression like `code`, without any parentheses around it."""

@@ -110,15 +110,15 @@ class Lineage(Analysis):
         walk.seen.add(id(node))
         if len(walk.seen) > _TIMES:
             walk.complete = False
-        elif isinstance(node, cst.Name):
+        elif type(node) is cst.Name:
             self._visit_name(node, walk)
-        elif isinstance(node, cst.Call):
+        elif type(node) is cst.Call:
             self._visit_call(node, walk)
-        elif isinstance(node, cst.Attribute):
+        elif type(node) is cst.Attribute:
             self._visit_attribute(node, walk)
-        elif isinstance(node, cst.Subscript):
+        elif type(node) is cst.Subscript:
             self._visit(node.value, walk)
-        elif isinstance(node, cst.IfExp):
+        elif type(node) is cst.IfExp:
             self._visit(node.body, walk)
             self._visit(node.orelse, walk)
         elif not isinstance(node, (cst.Lambda, cst.Comparison, cst.FormattedString)):

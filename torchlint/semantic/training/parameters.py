@@ -11,7 +11,7 @@ from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.scope.scopes import dotted
 
 _PRETRAINED: Final = re.compile(
-    r".*\.from_pretrained|torch\.hub\.load|clip\.load|open_clip\.create_model\w*"
+    r".*\.from_pretrained|torch\.(?:(?:hub|jit)\.)?load|clip\.load|open_clip\.create_model\w*"
 )
 _MODELS: Final = re.compile(r"torchvision\.models\.(?:\w+\.)*\w+|timm\.(?:models\.)?create_model")
 _LAYERS: Final = re.compile(

@@ -45,7 +45,7 @@ class Purpose(Analysis):
             return False
         outer = self._outermost(span)
         intent = self._intent(outer)
-        if intent.applies and not intent.trains and self._is_run(outer):
+        if not intent.trains and intent.applies and self._is_run(outer):
             return True
         return outer is not None and self._draws(outer)
 

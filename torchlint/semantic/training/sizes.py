@@ -182,7 +182,7 @@ class Sizes(Analysis):
         for outer in self.tree.ancestors(call):
             if outer is region:
                 return False
-            if isinstance(outer, _LOOPS):
+            if type(outer) in _LOOPS:
                 return True
         return False
 

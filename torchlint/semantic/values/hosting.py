@@ -42,8 +42,9 @@ class Hosting(Analysis):
         made = self._made(network)
         if not made or self._has_default_device or self._moves_unknown:
             return False
-        elsewhere = self._moved | self._given_away
-        return all(id(each) not in elsewhere and self._is_plain(each) for each in made)
+        if any(id(each) in self._moved or not self._is_plain(each) for each in made):
+            return False
+        return not any(id(each) in self._given_away for each in made)
 
     def goes_to_host(self, call: cst.Call) -> bool:
         """Return whether a call of `cpu`, `to` or `cuda` moves to the host."""

@@ -79,21 +79,21 @@ class Origins(Analysis):
         search.seen.add((id(node), steps))
         if len(steps) > _DEPTH or len(search.seen) > _MOST:
             search.lost = True
-        elif isinstance(node, cst.Name):
+        elif type(node) is cst.Name:
             self._follow_name(node, steps, search)
-        elif isinstance(node, cst.Attribute):
+        elif type(node) is cst.Attribute:
             self._follow_attribute(node, steps, search)
-        elif isinstance(node, cst.Subscript):
+        elif type(node) is cst.Subscript:
             self._follow_item(node, steps, search)
-        elif isinstance(node, cst.IfExp):
+        elif type(node) is cst.IfExp:
             self._follow(node.body, steps, search)
             self._follow(node.orelse, steps, search)
-        elif isinstance(node, cst.BooleanOperation):
+        elif type(node) is cst.BooleanOperation:
             self._follow(node.left, steps, search)
             self._follow(node.right, steps, search)
-        elif isinstance(node, cst.NamedExpr):
+        elif type(node) is cst.NamedExpr:
             self._follow(node.value, steps, search)
-        elif isinstance(node, cst.Call):
+        elif type(node) is cst.Call:
             self._follow_call(node, steps, search)
         elif steps:
             self._follow_into(node, steps, search)
