@@ -243,6 +243,11 @@ def test_the_target_follows_the_projects_own_requirement(
         ("requirements.txt", "torch==2.4.0 --hash=sha256:00\n", (2, 4)),
         ("requirements.txt", "torchvision==0.13\ntorch\n# torch==1.4\n", None),
         ("requirements.txt", "torch @ https://x.org/torch-2.0-any.whl\n", None),
+        (
+            "requirements.txt",
+            "torch @ https://x.org/torch-1.10.0%2Bcu11-cp39-cp39-any.whl\n",
+            (1, 10),
+        ),
         ("requirements-cuda11.txt", "torch==1.7.1+cu110\n", (1, 7)),
         ("setup.cfg", "[options]\ninstall_requires =\n    numpy\n    torch>=1.12\n", (1, 12)),
         ("setup.py", "setup(install_requires=['numpy', 'torch>=1.13'])\n", (1, 13)),

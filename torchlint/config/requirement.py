@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from torchlint.config.toml import parse, read_text
 
@@ -141,9 +142,21 @@ def _torch_among(requirements: Any) -> Iterator[str]:
     for text in requirements if isinstance(requirements, list) else ():
         if isinstance(text, str) and _TORCH.match(text):
             try:
-                yield str(Requirement(text.strip()).specifier)
+                requirement = Requirement(text.strip())
             except InvalidRequirement:
                 continue
+            yield _in_wheel(requirement.url) if requirement.url else str(requirement.specifier)
+
+
+def _in_wheel(url: str) -> str:
+    """Return the version of the wheel at an address as a specifier, empty if it names none."""
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+    try:
+        _, version, *_ = parse_wheel_filename(PurePosixPath(unquote(urlsplit(url).path)).name)
+    except InvalidWheelFilename:
+        return ""
+    return f"=={version.public}"
 
 
 def _in_poetry(dependencies: Mapping[str, Any]) -> Iterator[str]:

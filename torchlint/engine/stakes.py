@@ -26,6 +26,8 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
     network generates, a wait of the host for the device is low.
     """
     impact = finding.impact or head.impact
+    if script.whole.program.branches.are_never_taken(finding.span):
+        return None
     purpose = script.whole.program.purpose
     if purpose.is_one_off(finding.span):
         if _is_small(impact, head) and purpose.is_applied_once(finding.span):

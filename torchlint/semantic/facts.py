@@ -35,6 +35,7 @@ from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.training.accumulators import Accumulation, Accumulators
 from torchlint.semantic.training.arguments import Trainings
 from torchlint.semantic.training.autocasting import Autocasting
+from torchlint.semantic.training.branches import Branches
 from torchlint.semantic.training.callextras import CallExtras
 from torchlint.semantic.training.compiled import Compiled
 from torchlint.semantic.training.conditions import Conditions
@@ -278,6 +279,7 @@ class ProgramFacts(Program):
         self.moves = Moves(loaders.datasets.work, values, target)
         self.processes = Processes(functions, values.origins, calls)
         self.purpose = Purpose(functions, values.kinds, loops)
+        self.branches = Branches(functions, values.origins)
         self.determinism = Determinism(functions.tree, functions.names, values, calls)
         self.trainings = Trainings(functions, values, values.origins, calls)
         self.vocabulary = vocabulary

@@ -1,0 +1,49 @@
+"""Branches: code behind a comparison that no value in view satisfies."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import libcst as cst
+
+from torchlint.edit import Span
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.values.origins import Origins
+
+
+class Branches(Analysis):
+    """Finds the branches that are never taken: `if device == "cuda":` for "cuda:0" or "cpu".
+
+    A single constant is no proof, since people change it to switch code on.
+    """
+
+    def __init__(self, functions: Functions, origins: Origins) -> None:
+        super().__init__(functions)
+        self.origins = origins
+
+    def are_never_taken(self, span: Span) -> bool:
+        """Return whether code stands in a branch that is never taken."""
+        return any(branch.start <= span.start < branch.end for branch in self._never_taken)
+
+    @cached_property
+    def _never_taken(self) -> list[Span]:
+        return [
+            self.tree.span(line.body)
+            for line in self.tree.all(cst.If)
+            if self.tree.is_own(line) and self._never_holds(line.test)
+        ]
+
+    def _never_holds(self, test: cst.BaseExpression) -> bool:
+        if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+            return False
+        operator, wanted = test.comparisons[0].operator, test.comparisons[0].comparator
+        if not isinstance(operator, cst.Equal) or not isinstance(wanted, cst.SimpleString):
+            return False
+        origin = self.origins.of(test.left)
+        values = [each for each in origin.values if isinstance(each, cst.SimpleString)]
+        return (
+            origin.complete
+            and origin.given is None
+            and len(values) == len(origin.values) > 1
+            and all(each.evaluated_value != wanted.evaluated_value for each in values)
+        )
