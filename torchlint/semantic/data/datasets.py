@@ -198,6 +198,14 @@ class Datasets(Analysis):
             return {Trait.IN_MEMORY: self.tree.code(value)}
         return {Trait.UNSEEN: self.tree.code(value)}
 
+    def _held_by(self, call: cst.Call) -> Traits:
+        """Return what cannot be pickled of the datasets that a dataset is given."""
+        for arg in call.args:
+            word = self.traits(arg.value).get(Trait.LOCAL)
+            if word is not None:
+                return {Trait.LOCAL: word}
+        return {}
+
     def _in_memory_value(self, value: cst.BaseExpression) -> bool:
         if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
             if value.func.attr.value in _TENSOR_METHODS and self.names.name(value.func) is None:
@@ -212,7 +220,11 @@ class Datasets(Analysis):
         name = self.names.name(call.func) or ""
         owner = self.functions.definition(call.func)
         if isinstance(owner, cst.ClassDef):
-            return {**self._device_of(call), **self._of_class(owner, call)}
+            return {
+                **self._held_by(call),
+                **self._device_of(call),
+                **self._of_class(owner, call),
+            }
         first = call.args[0].value if call.args else None
         if name == "torch.utils.data.TensorDataset":
             return {Trait.IN_MEMORY: "TensorDataset", **self._device_of(call)}
@@ -408,7 +420,8 @@ class Datasets(Analysis):
 
     def _of_callable(self, value: cst.BaseExpression) -> Traits:
         if isinstance(value, cst.Lambda):
-            return _joined([{Trait.LOCAL: "its lambda"}, self._of_body(value)])
+            run = map(self._of_body, self._reached([value]))
+            return _joined([{Trait.LOCAL: "its lambda"}, *run])
         if isinstance(value, cst.Call):
             return self._of_made_callable(value)
         definition = self.functions.definition(value)

@@ -96,9 +96,24 @@ class Steps(Analysis):
         for body in self.functions.reached(region):
             for call in self.functions.own(body, cst.Call):
                 word = method_of(call)
-                if word.startswith("step") or word in ("parameters", "named_parameters"):
+                if word.startswith("step"):
+                    return True
+                if word in ("parameters", "named_parameters") and not self._only_freezes(call):
                     return True
         return False
+
+    def _only_freezes(self, parameters: cst.Call) -> bool:
+        """Return whether a loop over parameters only sets whether they ask for gradients."""
+        loop = self.tree.parent(parameters)
+        if not isinstance(loop, cst.For) or loop.iter is not parameters:
+            return False
+        changed = [line.targets[0].target for line in self.tree.within(loop.body, cst.Assign)]
+        changed += [line.target for line in self.tree.within(loop.body, cst.AugAssign)]
+        calls = map(method_of, self.tree.within(loop.body, cst.Call))
+        return all(call == "requires_grad_" for call in calls) and all(
+            isinstance(each, cst.Attribute) and each.attr.value == "requires_grad"
+            for each in changed
+        )
 
     def _is_backward(self, call: cst.Call) -> bool:
         func = call.func
