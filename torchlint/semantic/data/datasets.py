@@ -390,10 +390,23 @@ class Datasets(Analysis):
         drawn = self.work.drawn(body)
         if drawn:
             found[Trait.RANDOM] = drawn
-        for call in self.functions.own(body, cst.Call):
-            for trait, word in self._of_inner_call(call).items():
+        inner = map(self._of_inner_call, self.functions.own(body, cst.Call))
+        within = map(self._of_inner_item, self.functions.own(body, cst.Subscript))
+        for traits in (*inner, *within):
+            for trait, word in traits.items():
                 found.setdefault(trait, word)
         return found
+
+    def _of_inner_item(self, item: cst.Subscript) -> Traits:
+        """Return what an item of another dataset brings along: random draws, lambdas, files."""
+        if not dotted(item.value).startswith("self.") or not self._holds_dataset(item.value):
+            return {}
+        traits = self.traits(item.value)
+        return {trait: word for trait, word in traits.items() if trait not in _EVERY}
+
+    def _holds_dataset(self, node: cst.BaseExpression) -> bool:
+        held = (node, *self.origins.of(node).values)
+        return any(self.kinds.kind(each) is Kind.DATASET for each in held)
 
     def _of_inner_call(self, call: cst.Call) -> Traits:
         if self.functions.callee(call) is not None:
@@ -408,7 +421,8 @@ class Datasets(Analysis):
 
     def _of_callable(self, value: cst.BaseExpression) -> Traits:
         if isinstance(value, cst.Lambda):
-            return _joined([{Trait.LOCAL: "its lambda"}, self._of_body(value)])
+            bodies = self.functions.reached(value)
+            return _joined([{Trait.LOCAL: "its lambda"}, *map(self._of_body, bodies)])
         if isinstance(value, cst.Call):
             return self._of_made_callable(value)
         definition = self.functions.definition(value)
