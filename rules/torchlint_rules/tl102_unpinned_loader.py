@@ -13,6 +13,8 @@ from torchlint_rules.shared.pinning import available, unpinned, unseen
 
 _OPTION: Final = "dataloader_pin_memory"
 _BECAUSE: Final = "a dataset that keeps its tensors on the GPU cannot be pinned"
+_CYCLE: Final = "itertools.cycle"
+_KEPT: Final = f"`{_CYCLE}` keeps every batch, and pinned memory cannot be swapped out"
 
 
 class UnpinnedLoader(Rule):
@@ -52,6 +54,14 @@ class UnpinnedLoader(Rule):
         yield Finding(self.code, script.span(place), message, fix, notes, impact="low")
 
 
+def _is_kept(script: Script, loader: Loader) -> bool:
+    """Return whether all batches of a loader stay in memory, to be repeated."""
+    kept = (site.argument("iterable", 0).node for site in script.calls.of(_CYCLE))
+    return any(
+        loader.node in script.values.origins.of(each).values for each in kept if each is not None
+    )
+
+
 def _fix(script: Script, loader: Loader, asked: str) -> Fix | None:
     imported = script.edits.importing("torch", at=loader.node)
     if imported is None:
@@ -64,7 +74,8 @@ def _fix(script: Script, loader: Loader, asked: str) -> Fix | None:
         if not script.program.target.has((2, 8)):
             return None
         change = (*change, *script.edits.without_argument(loader.node, deprecated))
-    title, because = f"Pass pin_memory={value}", unseen(script, loader)
+    title = f"Pass pin_memory={value}"
+    because = _KEPT if _is_kept(script, loader) else unseen(script, loader)
     doubt = script.program.target.doubt((2, 6)) if "accelerator" in asked else ""
     if doubt:
         because = because or f"`torch.accelerator` {doubt}"

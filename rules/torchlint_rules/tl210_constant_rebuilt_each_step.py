@@ -54,12 +54,9 @@ class ConstantRebuiltEachStep(Rule):
         """Yield a finding for each constant but single numbers, which are put into `numbers`."""
         for site in sites:
             of_sizes = site.name in _OF_SIZES
-            if site.has_splat:
+            if site.has_splat or not _is_constant_call(script, site, of_sizes):
                 continue
             whole = _whole(script, site.node)
-            if not _is_constant_call(script, site, of_sizes):
-                if whole is not site.node or not _is_plain_number(script, site):
-                    continue
             if not _goes_to_device(script, site, whole, of_sizes) or _changes(script, whole):
                 continue
             if not script.loops.each_step(site.node) or _is_cold_round(script, site.node):
@@ -142,15 +139,6 @@ def _is_number(script: Script, site: CallSite) -> bool:
     """Return whether a call is `torch.tensor(number, ...)`."""
     first = site.node.args[0]
     return site.name == "torch.tensor" and first.keyword is None and _is_scalar(script, site)
-
-
-def _is_plain_number(script: Script, site: CallSite) -> bool:
-    """Return whether a call is `torch.tensor(number)` of a number that the host computes."""
-    if not site.node.args or not _is_number(script, site):
-        return False
-    loop = script.loops.batch_loop(site.node)
-    played = loop is not None and script.loops.environments.are_stepped_in(loop.node)
-    return not played and script.values.numbers.is_number(site.node.args[0].value)
 
 
 def _is_fixed(script: Script, node: cst.BaseExpression) -> bool:

@@ -16,8 +16,19 @@ CODES = ("TL101", "TL102", "TL103")
 REGISTRY = load_registry()
 SCRIPT = """\
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset, random_split
 from torchvision import datasets, transforms
+
+
+class Halves(Dataset):
+    def __init__(self, whole):
+        self.whole = whole
+
+    def __len__(self):
+        return len(self.whole)
+
+    def __getitem__(self, index):
+        return self.whole[index][0] / 2, self.whole[index][1]
 
 
 def main(model):
@@ -63,6 +74,14 @@ def test_workers_are_exact_where_nothing_is_random_and_the_guard_is_there() -> N
         ),
         (
             "datasets.MNIST('.', transform=transforms.Lambda(lambda x: x))",
+            "its lambda cannot be pickled",
+        ),
+        (
+            "Halves(datasets.MNIST('.', transform=transforms.RandomCrop(3)))",
+            "`RandomCrop` draws random numbers",
+        ),
+        (
+            "Halves(random_split(datasets.MNIST('.', transform=lambda x: x), [2, 1])[0])",
             "its lambda cannot be pickled",
         ),
         ("elsewhere.Images()", "`elsewhere.Images` is not visible here"),

@@ -133,3 +133,5 @@ OVERLOADS: Final = {
     "addcdiv_": (3, "value"),
 }
 """Methods of tensors that take a factor first no more: their old length, and its keyword."""
+FACTORS_LAST: Final = (1, 5)
+"""The torch that deprecates a factor that stands first."""

@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.api import CallSite, Edits, Finding, Fix, Note, Rule, Safety, Script
 from torchlint_rules.shared.renaming import renamed
 from torchlint_rules.tl806_deprecated_api.deprecations import (
+    FACTORS_LAST,
     LOSSES,
     NAMES,
     NEEDED,
@@ -48,7 +49,8 @@ class DeprecatedApi(Rule):
             yield from self._flags(script, site)
         for loader in script.loaders:
             yield from self._pinned(script, loader)
-        for site in script.calls.of_methods(*OVERLOADS):
+        overloads = OVERLOADS if script.program.target.has(FACTORS_LAST) else ()
+        for site in script.calls.of_methods(*overloads):
             yield from self._overload(script, site)
 
     def _named(self, script: Script, site: CallSite, known: Deprecated) -> Iterator[Finding]:

@@ -198,14 +198,6 @@ class Datasets(Analysis):
             return {Trait.IN_MEMORY: self.tree.code(value)}
         return {Trait.UNSEEN: self.tree.code(value)}
 
-    def _held_by(self, call: cst.Call) -> Traits:
-        """Return what cannot be pickled of the datasets that a dataset is given."""
-        for arg in call.args:
-            word = self.traits(arg.value).get(Trait.LOCAL)
-            if word is not None:
-                return {Trait.LOCAL: word}
-        return {}
-
     def _in_memory_value(self, value: cst.BaseExpression) -> bool:
         if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
             if value.func.attr.value in _TENSOR_METHODS and self.names.name(value.func) is None:
@@ -220,11 +212,7 @@ class Datasets(Analysis):
         name = self.names.name(call.func) or ""
         owner = self.functions.definition(call.func)
         if isinstance(owner, cst.ClassDef):
-            return {
-                **self._held_by(call),
-                **self._device_of(call),
-                **self._of_class(owner, call),
-            }
+            return {**self._device_of(call), **self._of_class(owner, call)}
         first = call.args[0].value if call.args else None
         if name == "torch.utils.data.TensorDataset":
             return {Trait.IN_MEMORY: "TensorDataset", **self._device_of(call)}
@@ -402,10 +390,23 @@ class Datasets(Analysis):
         drawn = self.work.drawn(body)
         if drawn:
             found[Trait.RANDOM] = drawn
-        for call in self.functions.own(body, cst.Call):
-            for trait, word in self._of_inner_call(call).items():
+        inner = map(self._of_inner_call, self.functions.own(body, cst.Call))
+        within = map(self._of_inner_item, self.functions.own(body, cst.Subscript))
+        for traits in (*inner, *within):
+            for trait, word in traits.items():
                 found.setdefault(trait, word)
         return found
+
+    def _of_inner_item(self, item: cst.Subscript) -> Traits:
+        """Return what an item of another dataset brings along: random draws, lambdas, files."""
+        if not dotted(item.value).startswith("self.") or not self._holds_dataset(item.value):
+            return {}
+        traits = self.traits(item.value)
+        return {trait: word for trait, word in traits.items() if trait not in _EVERY}
+
+    def _holds_dataset(self, node: cst.BaseExpression) -> bool:
+        held = (node, *self.origins.of(node).values)
+        return any(self.kinds.kind(each) is Kind.DATASET for each in held)
 
     def _of_inner_call(self, call: cst.Call) -> Traits:
         if self.functions.callee(call) is not None:
@@ -420,8 +421,8 @@ class Datasets(Analysis):
 
     def _of_callable(self, value: cst.BaseExpression) -> Traits:
         if isinstance(value, cst.Lambda):
-            run = map(self._of_body, self._reached([value]))
-            return _joined([{Trait.LOCAL: "its lambda"}, *run])
+            bodies = self.functions.reached(value)
+            return _joined([{Trait.LOCAL: "its lambda"}, *map(self._of_body, bodies)])
         if isinstance(value, cst.Call):
             return self._of_made_callable(value)
         definition = self.functions.definition(value)
