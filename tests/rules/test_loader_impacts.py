@@ -9,7 +9,7 @@ import torchlint
 _HEAD = """
 import cv2, torch
 from torch.utils.data import DataLoader, Dataset
-from mine import net, optimizer
+from mine import net
 class Images(Dataset):
     def __init__(self, paths):
         self.paths = paths
@@ -23,7 +23,6 @@ def main(paths):
 _TRAINS = """
     for x in loader:
         net(x.cuda()).mean().backward()
-        optimizer.step()
 """
 _EVALUATES = """
     with torch.no_grad():

@@ -141,7 +141,8 @@ class PythonLoopOverTensor(Rule):
                 f"`{script.code(call)}` waits for the device in every pass of this loop: work on "
                 f"the whole of `{named}`, or read it once before with `{named}.tolist()`"
             )
-            yield Finding(self.code, script.span(loop.iter), message)
+            impact: Impact | None = "low" if script.loops.runs_module(loop.body) else None
+            yield Finding(self.code, script.span(loop.iter), message, impact=impact)
 
         for loop, test, tensor in element_tests(script):
             named = script.code(tensor)

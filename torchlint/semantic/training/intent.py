@@ -22,8 +22,12 @@ _ORDERS: Final = frozenset({"train", "fit", "finetune"})
 _ELSE: Final = frozenset("fit_transform fit_predict train_test_split".split())
 _STARTS: Final = frozenset("run start launch learn main execute loop step update".split())
 """Methods that start a training, if they are those of a trainer."""
-_BACKWARD: Final = ("backward", "step")
-"""Both make a training; a backward pass alone also tells what an input contributes."""
+_BACKWARD: Final = "backward"
+_STEP: Final = "step"
+_ATTRIBUTING: Final = frozenset(
+    "requires_grad_ retain_grad register_hook register_full_backward_hook".split()
+)
+"""Methods by which a backward pass tells what an input or a layer contributes."""
 _UPDATERS: Final = (Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER)
 _LOADING: Final = frozenset({"load", "restore", "pretrained"})
 _WEIGHTS: Final = frozenset(
@@ -51,14 +55,16 @@ class Intent(Analysis):
     def trains(self) -> bool:
         """Whether anything that may run trains, or hands a network to what does."""
         called = {word_of(call) for call in self._calls if not self._is_another(call)}
-        if not called.isdisjoint(_TRAINING) or called.issuperset(_BACKWARD):
+        if not called.isdisjoint(_TRAINING) or {_BACKWARD, _STEP} <= called:
+            return True
+        if _BACKWARD in called and called.isdisjoint(_ATTRIBUTING):
             return True
         if any(_ORDERS.intersection(words(word)[:1]) for word in called):
             return True
         if any(map(self._hands_over, self._calls)) or any(map(self._descends, self._updates)):
             return True
         return any(
-            loop.role in (Role.TRAIN_BATCH, Role.EPOCH) and not called.isdisjoint(_BACKWARD[1:])
+            loop.role in (Role.TRAIN_BATCH, Role.EPOCH) and _STEP in called
             for loop in self.loops.all()
             if self._may_run(loop.node)
         )
