@@ -20,6 +20,7 @@ _MADE_ON_HOST: Final = (FILLED | DRAWN - {"normal"}) | frozenset(
 )
 _REDUCING: Final = frozenset("mean sum max min norm prod median std var item all any".split())
 _MOVING: Final = frozenset("cpu to cuda xpu".split())
+_CHOOSING: Final = (cst.If, cst.IfExp, cst.Try)
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 
 
@@ -43,7 +44,9 @@ class Placement(Analysis):
     def _on_host(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, cst.Name):
             bindings = self.scopes.reaching(node)
-            return bool(bindings) and all(self._bound(binding) for binding in bindings)
+            if not bindings:
+                return False
+            return self._becomes_array(node) or all(map(self._bound, bindings))
         if isinstance(node, cst.Call):
             return self._call(node)
         if isinstance(node, (cst.Attribute, cst.Subscript)):
@@ -55,6 +58,16 @@ class Placement(Analysis):
         if isinstance(node, cst.Comparison):
             return self._all_on_host([node.left, *(c.comparator for c in node.comparisons)])
         return False
+
+    def _becomes_array(self, node: cst.Name) -> bool:
+        """Return whether `numpy()` is called on the same tensor, which fails on a device."""
+        return any(
+            isinstance(asked.value, cst.Name)
+            and asked.value.value == node.value
+            and self.scopes.reaching(asked.value) == self.scopes.reaching(node)
+            and not any(type(o) in _CHOOSING for o in self.functions.tree.ancestors(asked))
+            for asked in self.functions.attributes("numpy")
+        )
 
     def _all_on_host(self, operands: list[cst.BaseExpression]) -> bool:
         """Return whether tensors that meet are on the host.
