@@ -202,12 +202,13 @@ class Evaluations(Analysis):
         )
 
     def _gets_one_batch(self, function: cst.FunctionDef) -> bool:
-        """Return whether an unseen base class runs a method on each batch, in a mode it sets."""
+        """Return whether code out of view runs a method on each batch, in a mode that it sets."""
         owner = self.scopes.class_of(function)
+        callers = self.functions.callers(function)
         return (
             owner is not None
             and any(param.name.value == "batch" for param in function.params.params)
-            and self._has_hidden_base(owner)
+            and all(self.scopes.class_of(call) is owner for call in callers)
         )
 
     def _in_eval(self, place: cst.CSTNode) -> bool:
