@@ -243,6 +243,7 @@ def test_the_target_follows_the_projects_own_requirement(
         ("requirements.txt", "torch==2.4.0 --hash=sha256:00\n", (2, 4)),
         ("requirements.txt", "torchvision==0.13\ntorch\n# torch==1.4\n", None),
         ("requirements.txt", "torch @ https://x.org/torch-2.0-any.whl\n", None),
+        ("requirements.txt", "torch @ https://[x/torch-2.0-cp39-cp39-any.whl\n", None),
         (
             "requirements.txt",
             "torch @ https://x.org/torch-1.10.0%2Bcu11-cp39-cp39-any.whl\n",

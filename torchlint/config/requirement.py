@@ -150,11 +150,11 @@ def _torch_among(requirements: Any) -> Iterator[str]:
 
 def _in_wheel(url: str) -> str:
     """Return the version of the wheel at an address as a specifier, empty if it names none."""
-    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+    from packaging.utils import parse_wheel_filename
 
     try:
         _, version, *_ = parse_wheel_filename(PurePosixPath(unquote(urlsplit(url).path)).name)
-    except InvalidWheelFilename:
+    except ValueError:  # an address or a name that is none
         return ""
     return f"=={version.public}"
 

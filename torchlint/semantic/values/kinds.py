@@ -165,8 +165,8 @@ class Kinds(Analysis):
             if attribute in ("data", "T", "mT", "real", "imag"):
                 return base
             return _TENSOR if attribute == "grad" else _UNKNOWN
-        if attribute == "grad" and base is _UNKNOWN and dotted(node) != "self.grad":
-            return _TENSOR if self.names.name(node) is None else _UNKNOWN
+        if attribute == "grad" and base is _UNKNOWN and self._is_drawn(node.value):
+            return _TENSOR
         if base is _LOADER:
             return {"dataset": Kind.DATASET, "sampler": Kind.SAMPLER}.get(attribute, _UNKNOWN)
         if base is _MODULE and attribute == "module":
@@ -181,6 +181,11 @@ class Kinds(Analysis):
         if self.names.name(node) is not None:
             return _UNKNOWN
         return self._or_network(conventional(attribute), node)
+
+    def _is_drawn(self, node: cst.BaseExpression) -> bool:
+        """Return whether a name holds what a loop goes through, as parameters are."""
+        bindings = self.scopes.reaching(node) if type(node) is cst.Name else ()
+        return bool(bindings) and all(each.how is How.LOOP for each in bindings)
 
     def _kind_of_item(self, node: cst.Subscript) -> Kind:
         if self.losses.hooks.is_loss_of_batch(node):

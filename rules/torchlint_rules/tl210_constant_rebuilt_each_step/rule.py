@@ -9,8 +9,8 @@ import libcst as cst
 
 from torchlint.api import CallSite, Finding, Kind, Note, Rule, Script, State
 from torchlint_rules.shared.grouping import joined
-from torchlint_rules.shared.movedconstants import moved_constants
 from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
+from torchlint_rules.tl210_constant_rebuilt_each_step.movedconstants import moved_constants
 
 _OF_VALUES: Final = frozenset(
     "torch.tensor torch.as_tensor torch.FloatTensor torch.LongTensor torch.Tensor".split()
@@ -43,7 +43,7 @@ class ConstantRebuiltEachStep(Rule):
         for move in moved_constants(script):
             message = (
                 f"`{script.tree.brief(move.call)}` copies the same tensor in every step, and the "
-                f"CPU waits for it: {_advice(script, move.call).replace('make', 'move', 1)}"
+                f"CPU waits for it: {_advice(script, move.call, 'move')}"
             )
             notes = script.loops.repetition.notes_on_callers(move.call)
             yield Finding(self.code, script.span(move.call), message, None, notes)
@@ -231,11 +231,12 @@ def _is_cold_round(script: Script, node: cst.CSTNode) -> bool:
     return loop is not None and script.loops.is_round(loop)
 
 
-def _advice(script: Script, node: cst.CSTNode) -> str:
+def _advice(script: Script, node: cst.CSTNode, verb: str = "make") -> str:
+    """Return where a constant should be made, or moved to the device."""
     if script.loops.batch_loop(node) is not None:
-        return "make it once, before the loop"
+        return f"{verb} it once, before the loop"
     owner = script.scopes.class_of(node)
     bases = script.functions.bases(owner) if owner is not None else []
     if any(base.endswith(("torch.nn.Module", ".LightningModule")) for base in bases):
         return "keep it in a buffer: self.register_buffer(..., persistent=False)"
-    return "make it once and keep it"
+    return f"{verb} it once and keep it"

@@ -1,0 +1,1 @@
+"""TL210: the rule, its page and its parts."""
