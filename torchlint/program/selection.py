@@ -76,7 +76,7 @@ class _Selection:
         """Whether the file, or a definition that was taken, trains, loads or runs a network."""
         return self.own.trains or any(
             each.trains or any(name in each.chains for name in _RUNS)
-            for each in self.taken.values()
+            for each in (*self.own.definitions, *self.taken.values())
         )
 
     def add_callers(self) -> None:
