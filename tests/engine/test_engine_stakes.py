@@ -51,6 +51,8 @@ def test_a_script_that_only_applies_a_network_runs_once(rest: str, impact: str) 
         ("", "low"),
         ("def other(x):\n    measure = x\n    return measure\n", "low"),
         ("measure(net, val_loader)\n", "medium"),
+        ("exit()\nmeasure(net, val_loader)\n", "low"),
+        ("if done:\n    exit()\nmeasure(net, val_loader)\n", "medium"),
     ],
 )
 def test_a_function_that_nothing_uses_is_low(rest: str, impact: str) -> None:

@@ -279,8 +279,8 @@ class ProgramFacts(Program):
         self.devices = loops.devices
         self.moves = Moves(loaders.datasets.work, values, target)
         self.processes = Processes(functions, values.origins, calls)
-        self.purpose = Purpose(functions, values.kinds, loops)
         self.branches = Branches(functions, values.origins)
+        self.purpose = Purpose(functions, values.kinds, loops, self.branches)
         self.determinism = Determinism(functions.tree, functions.names, values, calls)
         self.trainings = Trainings(functions, values, values.origins, calls)
         self.vocabulary = vocabulary
