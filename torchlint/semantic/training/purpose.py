@@ -245,6 +245,7 @@ class Purpose(Analysis):
         """Whether the file has a main guard, or loops when it is imported."""
         return any(
             isinstance(line, (cst.For, cst.While))
+            or (isinstance(line, cst.With) and any(True for _ in self.tree.within(line, cst.For)))
             or (isinstance(line, cst.If) and "__name__" in self.tree.code(line.test))
             or self._calls_loop(line)
             for line in self.tree.module.body
