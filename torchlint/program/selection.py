@@ -29,8 +29,10 @@ _MOST_OF_SETTINGS: Final = 1_000
 _COMPILE: Final = "torch.compile"
 _RUNS: Final = (_COMPILE, "torch.no_grad", "torch.inference_mode")
 """Of definitions that name one of these, at least some run a network."""
-_STEPS: Final = 2
-"""How many steps up to callers, and then down to what is called."""
+_STEPS_UP: Final = 2
+"""How many steps up to callers."""
+_STEPS_DOWN: Final = 3
+"""How many steps down to what is called: a network, its blocks, and what these are made of."""
 
 _CODE: Final = (Kind.CODE, Kind.GUARD)
 _CALLABLE: Final = (Kind.FUNCTION, Kind.CLASS)
@@ -99,7 +101,7 @@ class _Selection:
 
     def _users_of(self, edge: list[Symbol], seen: set[Symbol]) -> Iterator[list[Place]]:
         """Yield the definitions that use some symbols, and then those that use these."""
-        for _ in range(_STEPS):
+        for _ in range(_STEPS_UP):
             users = dict.fromkeys(place for symbol in edge for place in self._users(symbol))
             self.callers.update(users)
             self._calling.update(place.path for place in users)
@@ -139,7 +141,7 @@ class _Selection:
         What may handle tensors comes first with what is short, and all else if there is room left.
         """
         own = (Place(self.path, number) for number in range(len(self.own.definitions)))
-        levels: list[list[Place]] = [[*own, *self.taken], *([] for _ in range(_STEPS))]
+        levels: list[list[Place]] = [[*own, *self.taken], *([] for _ in range(_STEPS_DOWN))]
         for last in (_Rank.HANDLES, _Rank.OTHER):
             for above, below in pairwise(levels):
                 used = (symbol for place in above for symbol in self._used(place))

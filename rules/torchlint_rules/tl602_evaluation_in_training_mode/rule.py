@@ -67,7 +67,6 @@ class EvaluationInTrainingMode(Rule):
             span = _head(script, place) if isinstance(place, (cst.For, cst.While)) else None
             yield Finding(self.code, span or script.span(place), message)
 
-
     def _predicting(self, script: Script) -> Iterator[Finding]:
         """Yield the findings for scripts that only apply a network, as its class made it."""
         for call, network in predictions(script):
