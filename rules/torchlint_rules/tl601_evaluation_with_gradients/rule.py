@@ -18,7 +18,7 @@ from torchlint.api import (
     Span,
 )
 from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, without_graph, wrapped
-from torchlint_rules.tl601_evaluation_with_gradients.inferences import inferences
+from torchlint_rules.tl601_evaluation_with_gradients.generations import generations
 from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspections, metrics
 
 
@@ -53,8 +53,8 @@ class EvaluationWithGradients(Rule):
         for each in script.evaluations.flagged.all:
             if script.evaluations.flagged.records(each):
                 yield self._by_flag(script, each)
-        for loop, call in inferences(script):
-            yield from self._inference(script, loop, call)
+        for loop, call in generations(script):
+            yield from self._generation(script, loop, call)
         for call in metrics(script):
             yield self._aside(script, call, "a metric only")
         for call in inspections(script):
@@ -81,7 +81,7 @@ class EvaluationWithGradients(Rule):
             place = script.span(found.place)
         return Finding(self.code, place, message)
 
-    def _inference(
+    def _generation(
         self, script: Script, loop: cst.For | cst.While, call: cst.Call
     ) -> Iterator[Finding]:
         network = script.loops.module_call(call)
@@ -94,7 +94,7 @@ class EvaluationWithGradients(Rule):
         head = loop.iter if isinstance(loop, cst.For) else loop.test
         span = Span(script.span(loop).start, script.span(head).end)
         edits = wrapped(script, loop)
-        title = "Infer under `torch.no_grad()`"
+        title = "Generate under `torch.no_grad()`"
         fix = without_graph(script, title, edits, loop) if edits else None
         yield Finding(self.code, span, message, fix, impact="medium")
 
