@@ -21,8 +21,8 @@ from torchlint.api import (
     State,
 )
 from torchlint_rules.shared.grouping import joined
-from torchlint_rules.tl203_created_on_host.hostcomputed import computed
 from torchlint_rules.tl203_created_on_host.drawnarrays import chosen_constructors
+from torchlint_rules.tl203_created_on_host.hostcomputed import computed
 from torchlint_rules.tl203_created_on_host.hosttensors import ARRAY, Made, made
 
 _WIDTH: Final = 100
