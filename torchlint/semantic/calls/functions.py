@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 import libcst as cst
 
 from torchlint.semantic.calls.annotations import acts, named_types
+from torchlint.semantic.calls.hyperparameters import kept_parameters
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
 from torchlint.semantic.calls.overriding import Overriding
 from torchlint.semantic.scope.limits import CALLED
@@ -257,9 +258,10 @@ class Functions:
 
     def attribute(self, node: cst.Attribute) -> tuple[Binding, ...]:
         """Return the bindings of an attribute of a module or of an instance of a class in view."""
-        linked = self.names.linked(node)
-        if linked:
-            return linked
+        if known := self.names.linked(node):
+            return known
+        if known := kept_parameters(node, self.tree, self.scopes, self.method):
+            return known
         owner = self.instance_of(node.value)
         if owner is None:
             named = self.definition(node.value)
@@ -271,11 +273,8 @@ class Functions:
         for line in self.lineage(owner):
             bindings = self.scopes.scope_at(line).bindings
             found += bindings.get(f"self.{node.attr.value}", [])
-            found += (
-                binding
-                for binding in bindings.get(node.attr.value, [])
-                if binding.how in (How.ASSIGN, How.DECLARED)
-            )
+            own = bindings.get(node.attr.value, [])
+            found += [each for each in own if each.how in (How.ASSIGN, How.DECLARED)]
             if any(not self._reads(binding, node.attr.value) for binding in found):
                 break
         return tuple(found)
