@@ -99,7 +99,7 @@ class Script:
             whole.edits if whole is not None else Rewrite(tree.source, tree, self.scopes)
         )
         """The edits of fixes."""
-        self._sections = Sections(tree, self.scopes)
+        self._sections = Sections(tree, self.names)
         self._found: dict[Callable[[Script], Any], Any] = {}
         self._memos: dict[Callable[[Script, Any], Any], Memo[Any, Any]] = {}
 

@@ -9,8 +9,9 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.scope.bindings import Binding, How, Scope
+from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.outside import Outside
-from torchlint.semantic.scope.scopes import How, Scopes
 from torchlint.semantic.syntax.methods import last_word, word_of
 from torchlint.semantic.syntax.section import Section
 from torchlint.semantic.syntax.tree import Tree
@@ -25,17 +26,21 @@ _OF_TEXT: Final = "eval"
 
 
 class Sections:
-    """Relates the top-level statements of a file by the names that they share."""
+    """Relates the top-level statements in view by the names that they share.
 
-    def __init__(self, tree: Tree, scopes: Scopes) -> None:
+    Those of linked modules, too: an import of a name that is in view joins its users to it.
+    """
+
+    def __init__(self, tree: Tree, names: Names) -> None:
         self.tree = tree
-        self.scopes = scopes
-        self.body = tree.module.body
+        self.names = names
+        self.scopes = names.scopes
+        self.body = tree.body
         self.starts = [tree.order(line) for line in self.body]
         self.imports = [number for number, line in enumerate(self.body) if _imports(line)]
 
     def all(self) -> list[Tree]:
-        """Return the sections of the file, the one that runs at import first.
+        """Return the sections with statements of the file, the one that runs at import first.
 
         Two definitions are in one section if one names the other, or both name a third. Everything
         that runs at import is in the first, with all that it names. An import belongs to the
@@ -43,10 +48,14 @@ class Sections:
         """
         if not any(isinstance(line, _DEFINITIONS) for line in self.body) or self._is_joined():
             return [self.tree]
-        groups = self._groups()
-        if len(groups) == 1:
+        first, *others = self._groups()
+        if not others:
             return [self.tree]
+        groups = (first, *(each for each in others if any(map(self._is_own, each))))
         return [self._section(numbers) for numbers in groups]
+
+    def _is_own(self, number: int) -> bool:
+        return self.tree.is_own(self.body[number])
 
     def around(self, node: cst.CSTNode, apart: Iterable[cst.CSTNode]) -> Tree | None:
         """Return what has to do with a node, None if nothing else is in the file.
@@ -72,18 +81,18 @@ class Sections:
 
     def _homes_in(self, lines: Iterable[cst.CSTNode]) -> Iterator[int]:
         """Yield the top-level statements that some lines name."""
-        module = self.scopes.module
         for line in lines:
             for name in self.tree.within(line, cst.Name):
-                if self.scopes.lookup(name.value, self.scopes.scope(name)) is module:
-                    yield from (self._number(each.node) for each in module.bindings[name.value])
+                scope = self.scopes.lookup(name.value, self.scopes.scope(name))
+                if scope is not None and isinstance(scope.node, cst.Module):
+                    yield from (self._number(each.node) for each in scope.bindings[name.value])
 
     def _in_order(self, nodes: list[cst.CSTNode]) -> list[cst.CSTNode]:
         return sorted(nodes, key=self.tree.order)
 
     def _is_joined(self) -> bool:
-        """Return whether more than names may join statements: other modules, or lookups by name."""
-        return bool(self.tree.texts) or any(
+        """Return whether more than names may join statements: lookups by name, files of options."""
+        return bool(self.tree.view.files) or any(
             self._finds_definitions(name) for word in _BY_NAME for name in self.tree.spelled(word)
         )
 
@@ -133,9 +142,18 @@ class Sections:
         return tuple(self._find_uses())
 
     def _find_uses(self) -> Iterator[tuple[int, int]]:
-        module = self.scopes.module
+        for scope in self.scopes.opened():
+            if isinstance(scope.node, cst.Module):
+                yield from self._uses_of_module(scope)
+            else:
+                yield from self._uses_of_imports(scope)
+        for node in self.tree.all(cst.Attribute) if self.tree.texts else ():
+            place = self._number(node)
+            yield from ((place, home) for home in self._homes(self.names.linked(node)))
+
+    def _uses_of_module(self, module: Scope) -> Iterator[tuple[int, int]]:
         for word, bindings in module.bindings.items():
-            homes = {self._number(binding.node) for binding in bindings}
+            homes = self._homes(bindings)
             if all(each.how is How.IMPORT for each in bindings):
                 homes.difference_update(self.imports)
             for home in homes:
@@ -144,6 +162,16 @@ class Sections:
                 if self.scopes.lookup(word, self.scopes.scope(name)) is module:
                     place = self._number(name)
                     yield from ((place, home) for home in homes)
+
+    def _uses_of_imports(self, scope: Scope) -> Iterator[tuple[int, int]]:
+        """Yield what a function or a class imports from a module in view, and where it stands."""
+        place = self._number(scope.node)
+        for word in scope.unlinked:
+            yield from ((place, home) for home in self._homes(scope.bindings[word]))
+
+    def _homes(self, bindings: Iterable[Binding]) -> set[int]:
+        """Return the top-level statements that make some bindings."""
+        return {self._number(binding.node) for binding in bindings}
 
     @cached_property
     def _named(self) -> dict[int, set[int]]:
@@ -196,10 +224,11 @@ class Sections:
     def _importers(self) -> dict[int, set[int]]:
         """Return the statements that read a name that each import binds, by its number."""
         found = {number: set[int]() for number in self.imports}
-        for word, bindings in self.scopes.module.bindings.items():
-            users = {self._number(name) for name in self.tree.spelled(word)}
-            for home in {self._number(each.node) for each in bindings}:
-                if home in found:
+        for scope in self.scopes.modules:
+            for word, bindings in {**scope.bindings, **scope.unlinked}.items():
+                spelled = self.tree.among(self.tree.spelled(word), scope.node)
+                users = set(map(self._number, spelled))
+                for home in self._homes(bindings) & found.keys():
                     found[home] |= users
         return {number: users - found.keys() for number, users in found.items()}
 
