@@ -81,7 +81,11 @@ def test_definitions_that_share_a_linked_helper_are_together() -> None:
     }
     found = [each.tree for each in sections(parse(texts, "a.py"))]
     named = [
-        [str(each.place(line)) for line in each.body if not isinstance(line, cst.SimpleStatementLine)]
+        [
+            str(each.place(line))
+            for line in each.body
+            if not isinstance(line, cst.SimpleStatementLine)
+        ]
         for each in found
     ]
     assert named == [["a.py:5", "c.py:3", "c.py:4"], ["a.py:3", "a.py:4", "b.py:1"]]

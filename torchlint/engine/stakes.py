@@ -28,14 +28,14 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
     impact = finding.impact or head.impact
     if script.whole.program.branches.are_never_taken(finding.span):
         return None
-    purpose = script.whole.program.purpose
+    purpose = script.program.purpose
     if purpose.is_one_off(finding.span):
         if _is_small(impact, head) and purpose.is_applied_once(finding.span):
             return None
         return replace(finding, impact="medium" if _is_about_results(impact, head) else "low")
     if impact == "low":
         return finding
-    if purpose.is_unused(finding.span) or (
+    if script.whole.program.purpose.is_unused(finding.span) or (
         head.code.startswith(_WAITS) and script.whole.loops.generation.is_beside(finding.span)
     ):
         return replace(finding, impact="low")

@@ -271,6 +271,7 @@ class ProgramFacts(Program):
         loaders: LoaderFacts,
         target: Target,
         vocabulary: Vocabulary,
+        running: Purpose | None,
     ) -> None:
         functions = values.functions
         super().__init__(functions, values.kinds, values, loops)
@@ -278,7 +279,7 @@ class ProgramFacts(Program):
         self.devices = loops.devices
         self.moves = Moves(loaders.datasets.work, values, target)
         self.processes = Processes(functions, values.origins, calls)
-        self.purpose = Purpose(functions, values.kinds, loops)
+        self.purpose = Purpose(functions, values.kinds, loops, running)
         self.branches = Branches(functions, values.origins)
         self.determinism = Determinism(functions.tree, functions.names, values, calls)
         self.trainings = Trainings(functions, values, values.origins, calls)

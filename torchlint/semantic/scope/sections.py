@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 import libcst as cst
@@ -23,6 +24,9 @@ _OF_FUNCTION: Final = "locals"
 """The one of them that finds only what a function binds, if one calls it."""
 _OF_TEXT: Final = "eval"
 """The one of them that mostly reads a value that a user writes: a list, a number."""
+
+_KNOWN: Final = ("torch.", "builtins.", "functools.", "dataclasses.", "contextlib.", "typing.")
+"""The beginnings of the names of decorators that keep no definition."""
 
 
 class Sections:
@@ -43,10 +47,10 @@ class Sections:
         """Return the sections with statements of the file, the one that runs at import first.
 
         Two definitions are in one section if one names the other, or both name a third. Everything
-        that runs at import is in the first, with all that it names. An import belongs to the
-        sections that use it, one that none uses to the first.
+        that runs at import is in the first, with all that it names or that decorators register. An
+        import belongs to the sections that use it, one that none uses to the first.
         """
-        if not any(isinstance(line, _DEFINITIONS) for line in self.body) or self._is_joined():
+        if not any(isinstance(line, _DEFINITIONS) for line in self.body) or self.tree.view.files:
             return [self.tree]
         first, *others = self._groups()
         if not others:
@@ -63,7 +67,7 @@ class Sections:
         That is the code that leads to it, and all that this code names, but neither the definitions
         around the nodes `apart`, unless they lead there as well, nor what is only handed to those.
         """
-        if self._is_joined():
+        if self.tree.view.files:
             return None
         home = self._number(node)
         leading = self._closure([home], self._users, ())
@@ -90,26 +94,23 @@ class Sections:
     def _in_order(self, nodes: list[cst.CSTNode]) -> list[cst.CSTNode]:
         return sorted(nodes, key=self.tree.order)
 
-    def _is_joined(self) -> bool:
-        """Return whether more than names may join statements: lookups by name, files of options."""
-        return bool(self.tree.view.files) or any(
-            self._finds_definitions(name) for word in _BY_NAME for name in self.tree.spelled(word)
-        )
-
     def _finds_definitions(self, name: cst.Name) -> bool:
-        """Return whether a function may find a definition of the file by its name here."""
-        if not self.scopes.reads(name):
+        """Return whether a function may find a definition of its module by its name here."""
+        if self.scopes.lookup(name.value, self.scopes.scope(name)) is not None:
             return False
         if name.value == _OF_FUNCTION:
             return self.scopes.function(name) is None
         return name.value != _OF_TEXT or not self._reads_value(self.tree.parent(name))
 
     def _reads_value(self, call: cst.CSTNode | None) -> bool:
-        """Return whether what a call of `eval` returns is kept under a name that nothing calls."""
-        line = self.tree.parent(call) if isinstance(call, cst.Call) else None
-        if not isinstance(line, cst.Assign):
+        """Return whether a call of `eval` gives a name, or a loop, what nothing calls."""
+        user = self.tree.parent(call) if isinstance(call, cst.Call) else None
+        if isinstance(user, cst.Assign):
+            targets = [each.target for each in user.targets]
+        elif isinstance(user, (cst.For, cst.CompFor)):
+            targets = [user.target]
+        else:
             return False
-        targets = [each.target for each in line.targets]
         words = {last_word(each) for each in targets if isinstance(each, (cst.Attribute, cst.Name))}
         return len(words) == len(targets) and words.isdisjoint(self._called)
 
@@ -137,6 +138,17 @@ class Sections:
         ]
 
     @cached_property
+    def _registered(self) -> list[int]:
+        """The definitions that a decorator may hand to what runs: `@register("net")`."""
+        return [number for number, line in enumerate(self.body) if self._is_registered(line)]
+
+    def _is_registered(self, line: cst.CSTNode) -> bool:
+        if not isinstance(line, _DEFINITIONS):
+            return False
+        calls = (each.decorator for each in line.decorators if type(each.decorator) is cst.Call)
+        return any(not (self.names.name(each.func) or "").startswith(_KNOWN) for each in calls)
+
+    @cached_property
     def _uses(self) -> tuple[tuple[int, int], ...]:
         """Each top-level statement that names a thing of another, and the other."""
         return tuple(self._find_uses())
@@ -150,6 +162,16 @@ class Sections:
         for node in self.tree.all(cst.Attribute) if self.tree.texts else ():
             place = self._number(node)
             yield from ((place, home) for home in self._homes(self.names.linked(node)))
+        for name in (name for word in _BY_NAME for name in self.tree.spelled(word)):
+            if self._finds_definitions(name):
+                place = self._number(name)
+                yield from ((place, home) for home in self._found_from(name))
+
+    def _found_from(self, name: cst.Name) -> Iterable[int]:
+        """Return the statements that make what the module of a name binds; all for a star."""
+        if self.scopes.stars(name):
+            return range(len(self.body))
+        return self._homes(chain.from_iterable(self.scopes.module_scope(name).bindings.values()))
 
     def _uses_of_module(self, module: Scope) -> Iterator[tuple[int, int]]:
         for word, bindings in module.bindings.items():
@@ -206,7 +228,7 @@ class Sections:
         for place, home in self._uses:
             either[place].add(home)
             either[home].add(place)
-        for number in self._executed[1:]:
+        for number in (*self._executed[1:], *self._registered) if self._executed else ():
             either[self._executed[0]].add(number)
             either[number].add(self._executed[0])
         groups: list[set[int]] = []
