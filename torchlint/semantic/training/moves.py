@@ -81,12 +81,10 @@ class Moves:
         if kind in (Kind.DEVICE, Kind.STRING):  # no other string is an argument of `to`
             return True
         last = node.func if isinstance(node, cst.Call) else node
-        if isinstance(last, cst.Attribute):
-            last = last.attr
-        word = self.values.key(last) if isinstance(last, cst.Subscript) else None
-        if isinstance(last, cst.Name):
-            word = last.value
-        return isinstance(word, str) and _DEVICE_WORDS.fullmatch(word) is not None
+        spoken = [last_word(last)]
+        if isinstance(last, cst.Subscript):
+            spoken = [self.values.key(last), last_word(last.value)]
+        return any(isinstance(each, str) and _DEVICE_WORDS.fullmatch(each) for each in spoken)
 
     # -- target device -------------------------------------------------------------
 
