@@ -81,10 +81,12 @@ class Moves:
         if kind in (Kind.DEVICE, Kind.STRING):  # no other string is an argument of `to`
             return True
         last = node.func if isinstance(node, cst.Call) else node
-        spoken = [last_word(last)]
         if isinstance(last, cst.Subscript):
-            spoken = [self.values.key(last), last_word(last.value)]
-        return any(isinstance(each, str) and _DEVICE_WORDS.fullmatch(each) for each in spoken)
+            key = self.values.key(last)
+            if isinstance(key, str) and _DEVICE_WORDS.fullmatch(key):
+                return True
+            last = last.value
+        return _DEVICE_WORDS.fullmatch(last_word(last)) is not None
 
     # -- target device -------------------------------------------------------------
 
