@@ -48,7 +48,7 @@ class Functions:
         """Return the class of this file that an expression is known to be an instance of."""
         self._holding = Instances(tree, scopes, names)
         self._overriding = Overriding(tree, self.lineage, self.method)
-        self._passing = Passing(self)
+        self._passing = Passing(tree, scopes, names, self.callers, self.definition, self.mentions)
         self.given = self._passing.given
         """Return the expressions that calls in view pass to a parameter, and its default."""
         self.passed = self._passing.passed

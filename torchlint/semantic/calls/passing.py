@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
-from torchlint.semantic.scope.scopes import Binding, How
-
-if TYPE_CHECKING:
-    from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.scope.names import Names
+from torchlint.semantic.scope.scopes import Binding, How, Scopes
+from torchlint.semantic.syntax.tree import Tree
 
 
 class Passing:
     """Relates the arguments of calls to the parameters of the functions that they run."""
 
-    def __init__(self, functions: Functions) -> None:
-        self.functions = functions
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
+    def __init__(
+        self,
+        tree: Tree,
+        scopes: Scopes,
+        names: Names,
+        callers: Callable[[cst.FunctionDef], tuple[cst.Call, ...]],
+        definition: Callable[[cst.CSTNode], cst.CSTNode | None],
+        mentions: Callable[[str], Sequence[cst.CSTNode]],
+    ) -> None:
+        self.tree = tree
+        self.scopes = scopes
+        self.names = names
+        self.callers = callers
+        self.definition = definition
+        self.mentions = mentions
         self._fields: dict[Binding, tuple[Binding, ...]] = {}
 
     def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
@@ -41,9 +49,9 @@ class Passing:
 
     def _running(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         """Yield the calls that run a function, for one that hands all on those that give it."""
-        for call in self.functions.callers(function):
+        for call in self.callers(function):
             handing = self._handing_on(call)
-            yield from self.functions.callers(handing) if handing is not None else (call,)
+            yield from (self.callers(handing) if handing is not None else ()) or (call,)
 
     def _handing_on(self, call: cst.Call) -> cst.FunctionDef | None:
         """Return the function that hands all that it gets on: `f(*args, **kwargs)`."""
@@ -88,7 +96,7 @@ class Passing:
             return 0
         method = function.name.value
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == method:
-            named = self.functions.definition(call.func.value)
+            named = self.definition(call.func.value)
             return 0 if isinstance(named, cst.ClassDef) else 1
         return 1
 
@@ -121,11 +129,11 @@ class Passing:
             if isinstance(each, cst.AnnAssign) and isinstance(each.target, cst.Name)
         ]
         placed = field.name in declared and not owner.bases
-        for mention in self.functions.mentions(owner.name.value):
+        for mention in self.mentions(owner.name.value):
             call = self.tree.parent(mention)
             if not isinstance(call, cst.Call) or call.func is not mention:
                 continue
-            if self.functions.definition(mention) is not owner:
+            if self.definition(mention) is not owner:
                 continue
             index = declared.index(field.name) if placed else len(call.args)
             plain = [arg for arg in call.args if arg.keyword is None]
