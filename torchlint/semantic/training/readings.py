@@ -54,10 +54,7 @@ _FORMS: Final = {
 }
 _CASTS: Final = ("builtins.float", "builtins.int")
 _NUMPY: Final = frozenset(
-    (
-        "argmax argmin mean sum sqrt abs exp log log2 log10 round squeeze array asarray "
-        "float double half long int bool clone"
-    ).split()
+    "argmax argmin mean sum sqrt abs exp log log2 log10 round squeeze array asarray".split()
 )
 _LOSSES: Final = frozenset({"training_step", "compute_loss", "prediction_step"})
 """The methods of a trainer whose result, or the first part of it, is a loss."""
