@@ -22,6 +22,8 @@ from torchlint_rules.shared.engineoutputs import reads_outputs
 
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
+_TENSORS: Final = (Kind.TENSOR, Kind.UNKNOWN)
+"""Unknown is what a detached value is, where nothing shows what computed it."""
 
 
 def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
@@ -91,10 +93,9 @@ def _is_idle(script: Script, function: cst.FunctionDef, read: Reading, is_kept: 
         return False
     if script.values.placement.on_host(read.tensor):
         return False
-    logged = script.readings.is_logged(read.node)
-    if not _is_loss(script, read.tensor):
-        return logged and script.kind(read.tensor) is Kind.TENSOR
-    return logged or is_kept or _is_output(script, read)
+    if is_kept or script.readings.is_logged(read.node):
+        return _is_loss(script, read.tensor) or script.kind(read.tensor) in _TENSORS
+    return _is_loss(script, read.tensor) and _is_output(script, read)
 
 
 def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:
