@@ -300,13 +300,14 @@ class Readings:
         line = self._line_unless_logged(node)
         if not isinstance(line, cst.Assign) or len(line.targets) != 1:
             return line is None
-        target = line.targets[0].target
-        held = target.value if isinstance(target, cst.Subscript) else target
-        bindings = self.scopes.reaching(held) if held is not target else ()
-        bound = self.scopes.stored(held) if held is target else (bindings or (None,))[0]
-        if not isinstance(held, cst.Name) or bound is None or len(bindings) > 1:
-            return False
-        if held is not target and not isinstance(bound.value, cst.Dict):
+        held = line.targets[0].target
+        bound = self.scopes.stored(held)
+        if isinstance(held, cst.Subscript) and isinstance(held.value, cst.Name):
+            held = held.value
+            bindings = self.scopes.reaching(held)
+            made = bindings[0] if len(bindings) == 1 else None
+            bound = made if made is not None and isinstance(made.value, cst.Dict) else None
+        if bound is None or not isinstance(held, cst.Name):
             return False
         uses = [one for one in self.scopes.uses(bound, self.scopes.home(line)) if one is not held]
         shown = [one for one in uses if self._line_unless_logged(one) is None]
