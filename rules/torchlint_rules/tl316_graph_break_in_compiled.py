@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from torchlint.api import Finding, Frame, Impact, Note, Rule, Script, receiver_of
-from torchlint_rules.shared.graphbreaks import CONSTRUCTS, NAMES, GraphBreak, graph_breaks
+from torchlint_rules.shared.breakingconstructs import CONSTRUCTS, NAMES
+from torchlint_rules.shared.graphbreaks import GraphBreak, graph_breaks
 
 
 class GraphBreakInCompiled(Rule):

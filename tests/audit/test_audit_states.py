@@ -48,6 +48,7 @@ NEVER: Final = {
         "float8 matrix products",
         "parameters and optimizer state sharded",
         "averaged weights",
+        "orthogonal updates for matrices (Muon)",
         "the compiler's mode",
         "equal blocks compiled one by one",
         "batches as they come, not in order",

@@ -13,6 +13,11 @@ from mine import Images, net
 loader = DataLoader(Images(), batch_size=8)
 """
 APPLIED = "for x in loader:\n    print(net(x.cuda()))\n"
+WITHOUT_GRADIENTS = """\
+with torch.no_grad():
+    for x in loader:
+        print(net(x.cuda()))
+"""
 TRAINED = """\
 opt = torch.optim.SGD(net.parameters(), 0.1)
 for x in loader:
@@ -40,7 +45,9 @@ def _impacts(text: str, code: str) -> set[str]:
     return {each.impact for each in check(text, select=("ALL",)) if each.code == code}
 
 
-@pytest.mark.parametrize(("rest", "impact"), [(APPLIED, "low"), (TRAINED, "high")])
+@pytest.mark.parametrize(
+    ("rest", "impact"), [(APPLIED, "low"), (WITHOUT_GRADIENTS, "low"), (TRAINED, "high")]
+)
 def test_a_script_that_only_applies_a_network_runs_once(rest: str, impact: str) -> None:
     assert _impacts(LOADER + rest, "TL101") == {impact}
 
@@ -51,6 +58,8 @@ def test_a_script_that_only_applies_a_network_runs_once(rest: str, impact: str) 
         ("", "low"),
         ("def other(x):\n    measure = x\n    return measure\n", "low"),
         ("measure(net, val_loader)\n", "medium"),
+        ("exit()\nmeasure(net, val_loader)\n", "low"),
+        ("if done:\n    exit()\nmeasure(net, val_loader)\n", "medium"),
     ],
 )
 def test_a_function_that_nothing_uses_is_low(rest: str, impact: str) -> None:

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from torchlint_rules.shared.graphbreaks import CONSTRUCTS, NAMES
+import torchlint
+from torchlint_rules.shared.breakingconstructs import CONSTRUCTS, NAMES
 
 SAMPLES: Final = {
     "builtins.print": "print(x.shape)",
@@ -19,22 +20,55 @@ SAMPLES: Final = {
     "logging.debug": "logging.debug('a')",
     "logging.info": "logging.info('a')",
     "logging.warning": "logging.warning('a')",
+    "logging.getLogger": "logging.getLogger('b')",
     "logger": "logger.info('a')",
     "sys.stdout.write": "sys.stdout.write('')",
     "warnings.warn": "warnings.warn('a')",
     "time.time": "y = time.time()",
     "time.perf_counter": "y = time.perf_counter()",
     "time.monotonic": "y = time.monotonic()",
+    "time.time_ns": "y = time.time_ns()",
+    "time.perf_counter_ns": "y = time.perf_counter_ns()",
+    "time.process_time": "y = time.process_time()",
+    "datetime.datetime.now": "y = datetime.datetime.now()",
+    "uuid.uuid4": "y = uuid.uuid4()",
     "time.sleep": "time.sleep(0)",
     "gc.collect": "gc.collect()",
     "torch.save": "torch.save(x, os.devnull)",
     "torch.manual_seed": "torch.manual_seed(0)",
+    "torch.get_rng_state": "y = torch.get_rng_state()",
+    "numpy.save": "np.save(os.devnull, x.numpy())",
+    "numpy.savez": "np.savez(os.devnull, x.numpy())",
+    "torch.cuda.max_memory_allocated": "y = torch.cuda.max_memory_allocated()",
+    "torch.cuda.memory_reserved": "y = torch.cuda.memory_reserved()",
     "torch.cuda.memory_allocated": "y = torch.cuda.memory_allocated()",
     "os.path.exists": "y = os.path.exists('a')",
+    "os.path.isfile": "y = os.path.isfile('a')",
+    "os.path.isdir": "y = os.path.isdir('a')",
+    "os.listdir": "y = os.listdir(os.curdir)",
+    "os.makedirs": "os.makedirs(os.curdir, exist_ok=True)",
+    "os.getpid": "y = os.getpid()",
     "random.random": "y = random.random()",
     "random.choice": "y = random.choice([1, 2])",
     "random.shuffle": "y = [1, 2]; random.shuffle(y)",
     "random.sample": "y = random.sample([1, 2], 1)",
+    "random.choices": "y = random.choices([1, 2])",
+    "random.gauss": "y = random.gauss(0, 1)",
+    "random.normalvariate": "y = random.normalvariate(0, 1)",
+    "random.betavariate": "y = random.betavariate(1, 1)",
+    "random.seed": "random.seed(0)",
+    "numpy.random.rand": "y = np.random.rand()",
+    "numpy.random.random": "y = np.random.random()",
+    "numpy.random.random_sample": "y = np.random.random_sample()",
+    "numpy.random.normal": "y = np.random.normal(0, 1)",
+    "numpy.random.uniform": "y = np.random.uniform(0, 1)",
+    "numpy.random.randint": "y = np.random.randint(0, 3)",
+    "numpy.random.choice": "y = np.random.choice(3)",
+    "numpy.random.beta": "y = np.random.beta(1.0, 1.0)",
+    "numpy.random.binomial": "y = np.random.binomial(1, 0.5)",
+    "numpy.random.standard_normal": "y = np.random.standard_normal()",
+    "numpy.random.exponential": "y = np.random.exponential()",
+    "numpy.random.poisson": "y = np.random.poisson()",
     "numpy.random.permutation": "y = np.random.permutation(3)",
     "torch.nn.utils.rnn.pack_padded_sequence": (
         "y = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([4] * 4))"
@@ -44,7 +78,14 @@ SAMPLES: Final = {
     "torch.equal": "y = torch.equal(x, x)",
     "torch.nn.functional.one_hot": "y = torch.nn.functional.one_hot(i)",
     "copy.deepcopy": "y = copy.deepcopy(x)",
+    "copy.copy": "y = copy.copy(x)",
     "backward": "w.sum().backward()",
+    "torch.autograd.backward": "torch.autograd.backward(w.sum())",
+    "torch.is_nonzero": "y = torch.is_nonzero(x.sum())",
+    "builtins.any": "y = any([x.sum() > 0, False])",
+    "builtins.all": "y = all(x[0] > 0)",
+    "builtins.bool": "y = bool(x.sum() > 0)",
+    "repeat_interleave": "y = x.repeat_interleave(i, 0)",
     "to_sparse": "y = x.to_sparse()",
     "recurrent": "y = rnn(x)",
     "branch": "x = x + 1 if x.sum() > 0 else x",
@@ -68,16 +109,35 @@ SAMPLES: Final = {
 
 HANDLED: Final = {
     "an assert": "assert torch.isfinite(x).all(), 'text'",
+    "an assert about a shape": "assert x.shape[0] == x.size(0) and x.ndim == 2",
     "a shape": "x = x * math.sqrt(x.shape[0]) if x.shape[0] > 2 else x",
-    "an array": "y = np.sqrt(3.0), x.detach().numpy()",
-    "a formatted tensor": "y = f'{x.sum():.3f}'",
-    "a masked number": "x[m] = 0.0",
+    "an array": "y = np.sqrt(3.0), x.numpy()",
+    "an array that is drawn": "y = np.random.rand(3), np.random.normal(0, 1, 3)",
+    "an array of integers": "y = np.random.randint(0, 3, size=4)",
+    "a formatted tensor": "y = f'{x.sum():.3f}', '{}'.format(x.sum())",
+    "a masked number": "x[m] = 0.0; x[m] = x.sum(); x = x.masked_fill(m, 0)",
     "a choice": "y = torch.where(m, x, -x)",
     "classes of one_hot": "y = torch.nn.functional.one_hot(i, 9)",
     "the larger of two tensors": "y = max(x.sum(), x.mean())",
-    "a uniform number": "y = random.uniform(0, 1)",
+    "a uniform number": "y = random.uniform(0, 1), random.randint(0, 3)",
     "code kept out": "y = 0 if torch.compiler.is_compiling() else print(x)",
     "a branch not taken": "y = print(x) if x.shape[0] > 9 else 0",
+    "rows": "for n, row in enumerate(x):\n    y = row * n",
+    "a list of rows": "y = torch.stack([row for row in x])",
+    "a generator": "y = sum(k for k in (1, 2))",
+    "a known length": "y = x.repeat_interleave(i, 0, output_size=10), x.repeat_interleave(2, 0)",
+    "a new tensor": "y = torch.tensor([1.0, 2.0]), torch.tensor([x[0, 0], x[0, 1]])",
+    "plain data": "y = copy.deepcopy([1, 2]), any([True, False])",
+    "other memory": "y = x.cpu(), x.data, x.type(torch.LongTensor)",
+    "autocast": "with torch.autocast('cpu', torch.bfloat16):\n    y = x @ x",
+    "no gradients": "with torch.no_grad():\n    y = x * 2",
+    "a distribution": "y = torch.distributions.Normal(x, 1.0).rsample()",
+    "a try": "try:\n    y = x.sin()\nexcept ValueError:\n    y = x.cos()",
+    "keywords": "y = torch.add(**{'input': x, 'other': x})",
+    "a partial function": "y = functools.partial(torch.add, x)(x)",
+    "the environment": "y = os.environ.get('A'), torch.cuda.is_available()",
+    "a hook of a tensor": "y = w * 2\ny.register_hook(lambda g: g)",
+    "a list outside": "KEPT.append(1)",
 }
 """What torch puts into its graph, so that nothing must be said."""
 
@@ -90,11 +150,12 @@ GIVEN_UP: Final = {
 """What keeps torch from compiling any of a function; `shown` alone makes two graphs."""
 
 SCRIPT: Final = """
-import copy, gc, json, logging, math, os, random, sys, time, warnings
+import copy, datetime, functools, gc, json, logging, math, os, random, sys, time, uuid, warnings
 import numpy as np
 import torch
 logger, rnn = logging.getLogger("a"), torch.nn.LSTM(4, 4)
 logger.setLevel(logging.ERROR)
+KEPT = []
 warnings.simplefilter("ignore")
 def shown(x):
     x = x.sin()
@@ -178,3 +239,35 @@ def test_a_break_in_a_loop_or_a_try_costs_the_whole_function(key: str, ran: dict
     own = 2 if "shown" in GIVEN_UP[key] else 0
     assert ran[key].graphs == own
     assert "falling back to eager" in ran[key].log
+
+
+COMPILED: Final = """
+import copy, datetime, functools, gc, json, logging, math, os, random, sys, time, uuid, warnings
+import numpy as np
+import torch
+from torch import Tensor
+logger, rnn = logging.getLogger("a"), torch.nn.LSTM(4, 4)
+KEPT = []
+@torch.compile
+def run(x: Tensor, i: Tensor, w: Tensor):
+    m = x > 0
+    x = x + 1
+{body}
+    return x * 2
+"""
+
+
+def _said(code: str) -> list[str]:
+    found = torchlint.check(COMPILED.format(body=textwrap.indent(code, "    ")), select=["TL316"])
+    return [each.message for each in found]
+
+
+@pytest.mark.parametrize("key", SAMPLES)
+def test_the_rule_names_the_break(key: str) -> None:
+    (message,) = _said(SAMPLES[key])
+    assert CONSTRUCTS[key].name in message
+
+
+@pytest.mark.parametrize("key", HANDLED)
+def test_the_rule_is_silent_where_torch_is(key: str) -> None:
+    assert _said(HANDLED[key]) == []

@@ -125,4 +125,12 @@ LARGE_MODELS: Final = (
          unknown("whether averaged weights would evaluate better")),
         gain="no gain in speed: fewer steps to the same accuracy for many models",
     ),
+    Technique(
+        "orthogonal updates for matrices (Muon)",
+        (),
+        (calls(r"(?:\w+\.)*(?:\w*Muon\w*)"), argument(r"\w*muon\w*", "optim", "optimizer"),
+         looped, trained, layered("Linear", "no linear layer is made in this file"),
+         unknown("whether Muon would need fewer steps for the matrices of hidden layers")),
+        gain="no gain in speed: fewer steps to the same loss for many language models",
+    ),
 )  # fmt: skip

@@ -7,119 +7,26 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Frame, How, Kind, Script, Span, method_of, receiver_of
+from torchlint.api import Binding, Finding, Frame, How, Kind, Script, Span, method_of, receiver_of
+from torchlint_rules.shared.breakingconstructs import CONSTRUCTS
 from torchlint_rules.shared.masks import is_mask
 
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 
-NAMES: Final = {
-    "GB0007": "Attempted to call function marked as skipped",
-    "GB0014": "Attempted to wrap RNN, GRU, or LSTM",
-    "GB0033": "Data dependent operator",
-    "GB0036": "Dynamic shape operator",
-    "GB0059": "Failed to trace builtin operator",
-    "GB0109": "Tensor.tolist() with non-integer tensor",
-    "GB0123": "Unsupported Tensor.backward() call",
-    "GB0124": "Unsupported Tensor.item() call with capture_scalar_outputs=False",
-    "GB0156": "Unsupported method call",
-    "GB0170": "Data-dependent branching",
-    "GB0208": "torch.* op returned non-Tensor",
-    "GB0246": "Attempted to use `torch.nn.functional.one_hot` with data-dependent output shape",
-    "GB0277": "Attempted to wrap sparse Tensor with VariableTracker",
-    "GB0291": "logging.Logger method not supported for non-export cases",
-    "GB0294": "attempted to trace numpy function unsupported by PyTorch",
-    "GB0569": "repr() on tensor",
-    "GB4198": "Attempted to copy.deepcopy a tensor",
-    "GB4841": "Unsupported python_type() call",
-    "GB9186": ("using `torch.autograd.grad` with `torch._dynamo.config.trace_autograd_ops=False`"),
-}
-"""Torch's names of its graph breaks."""
-
-_OUT: Final = "remove it, or put it under `if not torch.compiler.is_compiling():`"
-_BEFORE: Final = "call it before, and pass the result"
-_DRAWN: Final = "draw with `torch.rand(())` and choose with `torch.where`"
-_CHOOSE: Final = "choose with `torch.where` or `torch.cond`"
-_STAY: Final = "stay on tensors"
-_SHAPED: Final = "keep the shape: multiply by the mask, or use `torch.where(mask, a, b)`"
-
-
-_WAITING: Final = frozenset("GB0033 GB0036 GB0109 GB0124 GB0170 GB0246".split())
-"""The breaks for which the host needs the values of a tensor."""
-
-
-class Construct(NamedTuple):
-    """What torch calls a graph break, and what to do about it."""
-
-    name: str
-    cure: str
-
-    @property
-    def waits(self) -> bool:
-        """Whether the host waits for the device here, too."""
-        return self.name in _WAITING
-
-
-CONSTRUCTS: Final = {
-    "builtins.print": Construct("GB0059", _OUT),
-    "builtins.open": Construct("GB0059", _OUT),
-    "logging.debug": Construct("GB4841", _OUT),
-    "logging.info": Construct("GB4841", _OUT),
-    "logging.warning": Construct("GB4841", _OUT),
-    "logger": Construct("GB0291", _OUT),
-    "sys.stdout.write": Construct("GB0156", _OUT),
-    "warnings.warn": Construct("GB0007", _OUT),
-    "time.time": Construct("GB0007", _OUT),
-    "time.perf_counter": Construct("GB0007", _OUT),
-    "time.monotonic": Construct("GB0007", _OUT),
-    "time.sleep": Construct("GB0007", _OUT),
-    "gc.collect": Construct("GB0007", _OUT),
-    "torch.save": Construct("GB0007", _OUT),
-    "torch.manual_seed": Construct("GB0007", _BEFORE),
-    "torch.cuda.memory_allocated": Construct("GB0208", _OUT),
-    "os.path.exists": Construct("GB0007", _BEFORE),
-    "random.random": Construct("GB0007", _DRAWN),
-    "random.choice": Construct("GB0007", _DRAWN),
-    "random.shuffle": Construct("GB0007", _DRAWN),
-    "random.sample": Construct("GB0007", _DRAWN),
-    "numpy.random.permutation": Construct("GB0294", "use `torch.randperm`"),
-    "torch.nn.utils.rnn.pack_padded_sequence": Construct("GB0007", _BEFORE),
-    "torch.autograd.grad": Construct("GB9186", "compile only the forward"),
-    "torch.allclose": Construct("GB0033", _CHOOSE),
-    "torch.equal": Construct("GB0033", _CHOOSE),
-    "torch.nn.functional.one_hot": Construct("GB0246", "pass `num_classes`"),
-    "copy.deepcopy": Construct("GB4198", "use `.clone()`"),
-    "backward": Construct("GB0123", "compile the forward and the optimizer's step apart"),
-    "to_sparse": Construct("GB0277", "make it before, or use a dense mask"),
-    "recurrent": Construct("GB0014", "compile the parts before and after it"),
-    "branch": Construct("GB0170", _CHOOSE),
-    "item": Construct("GB0124", _STAY),
-    "tolist": Construct("GB0109", _STAY),
-    "builtins.float": Construct("GB0124", _STAY),
-    "builtins.int": Construct("GB0124", _STAY),
-    "math": Construct("GB0033", "use the function of torch"),
-    "builtins.str": Construct("GB0059", _OUT),
-    "builtins.repr": Construct("GB0569", _OUT),
-    "builtins.range": Construct("GB0059", "keep the number on the host too"),
-    "mask": Construct("GB0036", _SHAPED),
-    "nonzero": Construct("GB0036", _SHAPED),
-    "argwhere": Construct("GB0036", _SHAPED),
-    "masked_select": Construct("GB0036", _SHAPED),
-    "unique": Construct("GB0036", "count before, outside the compiled code"),
-    "unique_consecutive": Construct("GB0036", "count before, outside the compiled code"),
-    "torch.bincount": Construct("GB0036", "add up with `scatter_add`"),
-    "torch.where": Construct("GB0036", _SHAPED),
-}
-"""The constructs by the qualified name of a call, or by a word for the others."""
-
-_CAPTURED: Final = ("item", "builtins.float", "builtins.int")
+_CAPTURED: Final = ("item", "builtins.float", "builtins.int", "builtins.bool")
 _LOGGING: Final = frozenset("debug info warning warn error critical exception log".split())
-_SIZED: Final = frozenset("nonzero argwhere masked_select unique unique_consecutive".split())
+_SIZED: Final = frozenset(
+    "nonzero argwhere masked_select unique unique_consecutive repeat_interleave".split()
+)
 _METHODS: Final = ("item", "tolist", "backward", "to_sparse")
 _OF_TENSORS: Final = frozenset(
-    "math builtins.float builtins.int builtins.str builtins.repr builtins.range "
-    "copy.deepcopy".split()
+    "math builtins.float builtins.int builtins.bool builtins.str builtins.repr builtins.range "
+    "builtins.any builtins.all copy.copy copy.deepcopy".split()
 )
 """Calls that break the graph only if their first argument is a tensor."""
+_DRAWING: Final = frozenset(
+    f"numpy.random.{name}" for name in "rand random random_sample normal uniform randint".split()
+)
 _REDUCING: Final = frozenset("sum mean any all norm amax amin std var item".split())
 _NOT_COMPARING: Final = (cst.Is, cst.IsNot, cst.In, cst.NotIn)
 _RECURRENT: Final = frozenset({"torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU"})
@@ -248,12 +155,25 @@ def _is_computed(script: Script, node: cst.BaseExpression, trail: frozenset[int]
     if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
         return bool(bindings) and all(
-            binding.how is How.ASSIGN
-            and binding.value is not None
-            and _is_computed(script, binding.value, trail)
+            _is_declared(script, node, binding)
+            or (
+                binding.how is How.ASSIGN
+                and binding.value is not None
+                and _is_computed(script, binding.value, trail)
+            )
             for binding in bindings
         )
     return False
+
+
+def _is_declared(script: Script, node: cst.Name, binding: Binding) -> bool:
+    """Return whether a parameter is annotated as a tensor."""
+    parameter = binding.node
+    return (
+        isinstance(parameter, cst.Param)
+        and parameter.annotation is not None
+        and script.kind(node) in _TENSORS
+    )
 
 
 def _is_given(script: Script, node: cst.BaseExpression) -> bool:
@@ -291,6 +211,8 @@ def _construct(script: Script, call: cst.Call) -> str | None:
         if isinstance(maker, cst.Call) and script.name(maker.func) == "logging.getLogger":
             return "logger"
     if script.kind(owner) in _TENSORS or _is_computed(script, owner, frozenset()):
+        if method == "repeat_interleave" and not _repeats_by_tensor(script, call):
+            return None
         return method if method in _SIZED or method in _METHODS else None
     return None
 
@@ -302,13 +224,44 @@ def _named(script: Script, call: cst.Call, name: str) -> str | None:
     construct = "math" if name.startswith("math.") else construct
     first = call.args[0].value if call.args else None
     if construct in _OF_TENSORS:
-        if first is None or not _is_computed(script, first, frozenset()):
+        if first is None or not any(
+            _is_computed(script, part, frozenset()) for part in _elements(first)
+        ):
             return None
-    if construct == "torch.where" and len(call.args) > 1:
+    if construct in ("torch.where", "torch.nn.functional.one_hot") and len(call.args) > 1:
         return None
-    if construct == "torch.nn.functional.one_hot" and len(call.args) > 1:
+    if construct in _DRAWING and _draws_array(script, call):
+        return None
+    if construct == "repeat_interleave" and not _repeats_by_tensor(script, call):
         return None
     return construct if construct in CONSTRUCTS else None
+
+
+def _elements(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield what a display or a comprehension holds, or the expression itself."""
+    if isinstance(node, (cst.List, cst.Tuple)):
+        yield from (element.value for element in node.elements)
+    elif isinstance(node, (cst.GeneratorExp, cst.ListComp)):
+        yield node.elt
+    else:
+        yield node
+
+
+def _draws_array(script: Script, call: cst.Call) -> bool:
+    """Return whether a call draws an array, which the compiler draws itself."""
+    site = script.calls.at(call)
+    if site.name == "numpy.random.rand":
+        return bool(call.args)
+    return site.has_splat or site.given("size") is not None
+
+
+def _repeats_by_tensor(script: Script, call: cst.Call) -> bool:
+    """Return whether only a tensor says how long the repeated tensor is."""
+    site = script.calls.at(call)
+    if site.has_splat or site.given("output_size") is not None:
+        return False
+    repeats = site.given("repeats") or site.given("input")
+    return repeats is not None and script.kind(repeats.value) in _TENSORS
 
 
 # -- masks --------------------------------------------------------------------
@@ -323,7 +276,7 @@ def _selections(script: Script, function: cst.FunctionDef) -> Iterator[GraphBrea
 
 def _selects(script: Script, item: cst.Subscript) -> bool:
     """Return whether a subscript reads the elements that a mask chooses."""
-    if isinstance(script.tree.parent(item), (cst.AssignTarget, cst.AugAssign, cst.Del)):
+    if isinstance(script.tree.parent(item), (cst.AssignTarget, cst.Del)):
         return False
     if script.kind(item.value) not in _TENSORS and not _is_given(script, item.value):
         return False

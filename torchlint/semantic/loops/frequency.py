@@ -15,6 +15,7 @@ from torchlint.semantic.loops.flags import is_spent
 from torchlint.semantic.loops.loops import LoopNode, Loops
 from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.loops.stepfunctions import StepFunctions
+from torchlint.semantic.scope.libraries import EXITS
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.syntax.methods import word_of
@@ -52,7 +53,6 @@ _COUNTERS: Final = re.compile(
     r"|num_batches_tracked"
 )
 _ABOVE: Final = (cst.GreaterThan, cst.GreaterThanEqual)
-_EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
 _MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
@@ -472,7 +472,7 @@ class Frequencies(Analysis):
             or (
                 isinstance(small, cst.Expr)
                 and isinstance(small.value, cst.Call)
-                and self.functions.names.name(small.value.func) in _EXITS
+                and self.functions.names.name(small.value.func) in EXITS
             )
             for small in _small(line)
         )
