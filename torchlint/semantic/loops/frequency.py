@@ -454,12 +454,13 @@ class Frequencies(Analysis):
         )
 
     def _exits(self, block: cst.IndentedBlock) -> tuple[bool, list[cst.If]]:
-        """Return whether a line of a block ends the loop, and the `if`s that may continue it."""
+        """Return whether a line of a block ends the loop, and the `if`s that may skip the rest."""
         if id(block) not in self._exits_of:
+            ends = cst.Return if self.loops.innermost(block) is None else cst.Continue
             skips = [
                 line
                 for line in block.body
-                if isinstance(line, cst.If) and line.orelse is None and _continues(line.body)
+                if isinstance(line, cst.If) and line.orelse is None and _ends(line.body, ends)
             ]
             self._exits_of[id(block)] = any(map(self._leaves, block.body)), skips
         return self._exits_of[id(block)]
@@ -506,6 +507,6 @@ def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     return ()
 
 
-def _continues(suite: cst.BaseSuite) -> bool:
+def _ends(suite: cst.BaseSuite, how: type[cst.CSTNode]) -> bool:
     lines = suite.body if isinstance(suite, cst.IndentedBlock) else (suite,)
-    return any(isinstance(small, cst.Continue) for line in lines for small in _small(line))
+    return any(isinstance(small, how) for line in lines for small in _small(line))
