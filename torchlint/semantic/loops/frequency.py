@@ -312,8 +312,8 @@ class Frequencies(Analysis):
             return any(sides) if both else all(sides)
         if isinstance(test, cst.NamedExpr):
             return self.rare(test.value, wanted)
-        if isinstance(test, cst.BinaryOperation) and isinstance(test.operator, cst.Modulo):
-            return not wanted
+        if isinstance(test, cst.BinaryOperation):
+            return self._rare_operation(test, wanted)
         if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
             return self._rare_comparison(test, wanted)
         if self.tests_for_non_finite(test, wanted):
@@ -321,6 +321,15 @@ class Frequencies(Analysis):
         if isinstance(test, cst.Name) and self._named.answer((test, wanted)):
             return True
         return wanted and self._mentions_rarity(test)
+
+    def _rare_operation(self, test: cst.BinaryOperation, wanted: bool) -> bool:
+        """Return whether `step % n`, or a test of two parts in brackets, is rarely `wanted`."""
+        if isinstance(test.operator, (cst.BitAnd, cst.BitOr)):
+            both = isinstance(test.operator, cst.BitAnd) == wanted
+            sides = [self.rare(each, wanted) for each in (test.left, test.right)]
+            return any(sides) if both else all(sides)
+        modulo = isinstance(test.operator, cst.Modulo)
+        return not wanted if modulo else wanted and self._mentions_rarity(test)
 
     @staticmethod
     def _is_signal(test: cst.BaseExpression) -> bool:
