@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from notebook_samples import code, notebook
 
 from torchlint import check
 
@@ -154,3 +155,82 @@ def sample(net: torch.nn.Module, x):
 def test_waits_beside_generation_are_low(answers: str, impact: str) -> None:
     text = LOADER + SAMPLES + ROLLOUTS.format(answers=answers)
     assert _impacts(text, "TL201") == {impact}
+
+
+SHARED = """\
+total = 0
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i, x in enumerate(loader):
+    loss = net(x.cuda()).mean()
+    loss.backward()
+    {guard}
+        opt.step()
+        opt.zero_grad()
+        total += loss.item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "impact"), [("if (i + 1) % 8 == 0:", "low"), ("if i > 8:", "high")]
+)
+def test_a_read_once_in_several_passes_is_low(guard: str, impact: str) -> None:
+    assert _impacts(LOADER + SHARED.format(guard=guard), "TL201") == {impact}
+
+
+FORWARD = """import torch
+from torch import nn
+class Net(nn.Module):
+    def forward(self, x):
+        scale = torch.ones(x.shape[0]).to("cuda")
+        return self.body({inputs}) * scale
+"""
+
+
+@pytest.mark.parametrize(("inputs", "impacts"), [("x", {"low"}), ("inputs_embeds=x", set[str]())])
+def test_small_waits_beside_a_language_model_are_no_findings(
+    inputs: str, impacts: set[str]
+) -> None:
+    assert _impacts(FORWARD.format(inputs=inputs), "TL203") == impacts
+
+
+SAMPLER = """import torch
+from torch import nn
+net = nn.Linear(8, 8)
+with torch.no_grad():
+    for t in torch.linspace(0, 1, 256, device="cuda"):
+        x = net(x) * t.item()
+        {rest}
+"""
+
+
+@pytest.mark.parametrize(("rest", "impacts"), [("", set[str]()), ("x = env.step(x)", {"low"})])
+def test_small_waits_of_a_network_that_samples_are_no_findings(
+    rest: str, impacts: set[str]
+) -> None:
+    assert _impacts(SAMPLER.format(rest=rest), "TL209") == impacts
+
+
+ATTENTION = """\
+import torch
+from torch import nn
+class Attention(nn.Module):
+    def forward(self, q, k, v):
+        return torch.softmax(q @ k.transpose(-2, -1) / 8, dim=-1) @ v
+"""
+STEP = """\
+net = Attention()
+net(x, x, x).sum().backward()
+torch.optim.SGD(net.parameters(), 0.1).step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "rest", "impact"),
+    [("a.ipynb", "", "low"), ("a.ipynb", STEP, "high"), ("a.py", "", "high")],
+)
+def test_a_network_that_a_notebook_only_shows_is_low(name: str, rest: str, impact: str) -> None:
+    text = ATTENTION + rest
+    if name.endswith(".ipynb"):
+        text = notebook(code(text))
+    found = check(text, filename=name, select=("TL310",))
+    assert {each.impact for each in found} == {impact}
