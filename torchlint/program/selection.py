@@ -32,7 +32,7 @@ _RUNS: Final = (_COMPILE, "torch.no_grad", "torch.inference_mode")
 _STEPS_UP: Final = 2
 """How many steps up to callers."""
 _STEPS_DOWN: Final = 3
-"""How many steps down to what is called: a network, its blocks, and what these are made of."""
+"""How many steps down to what is called, in the last one only to classes: parts of blocks."""
 
 _CODE: Final = (Kind.CODE, Kind.GUARD)
 _CALLABLE: Final = (Kind.FUNCTION, Kind.CLASS)
@@ -147,8 +147,13 @@ class _Selection:
                 used = (symbol for place in above for symbol in self._used(place))
                 places = (each for symbol in used for each in self.graph.definitions(symbol))
                 following = [each for each in dict.fromkeys(places) if self._may_lend(each)]
+                if below is levels[-1]:
+                    following = [each for each in following if self._is_class(each)]
                 ranked = sorted(following, key=self._order)
                 below += (each for each in ranked if self._is_for(last, each) and self._take(each))
+
+    def _is_class(self, place: Place) -> bool:
+        return self.graph.definition(place).kind is Kind.CLASS
 
     def _is_for(self, last: _Rank, place: Place) -> bool:
         return self._rank(place) <= last or self.graph.definition(place).size <= _SHORT
