@@ -47,7 +47,7 @@ class Hosting(Analysis):
         return not any(id(each) in self._given_away or self._is_far(each) for each in made)
 
     def _is_far(self, made: cst.Call) -> bool:
-        """Return whether a call stands in the script of another module, of which lines are left out."""
+        """Return whether a call is in the script of another module, of which not all is in view."""
         return self.scopes.function(made) is None and not self.tree.is_own(made)
 
     def goes_to_host(self, call: cst.Call) -> bool:
