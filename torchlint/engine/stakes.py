@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _LESS: Final[dict[str, Impact]] = {"high": "medium", "medium": "low", "low": "low"}
 
-_WAITS: Final = "TL2"
+WAITS: Final = "TL2"
 """The codes of rules about the host and the device, whose findings cost milliseconds a pass."""
 
 
@@ -34,7 +34,7 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
         if _is_small(impact, head) and purpose.is_applied_once(finding.span):
             return None
         return replace(finding, impact="medium" if _is_about_results(impact, head) else "low")
-    waits = head.code.startswith(_WAITS)
+    waits = head.code.startswith(WAITS)
     if impact == "low":
         return None if waits and _is_drowned(finding, script) else finding
     if purpose.is_unused(finding.span) or (waits and _is_rare(finding, impact, script)):

@@ -53,6 +53,7 @@ _COUNTERS: Final = re.compile(
     r"|num_batches_tracked"
 )
 _ABOVE: Final = (cst.GreaterThan, cst.GreaterThanEqual)
+_SIZES: Final = frozenset({"len", "numel", "size"})
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
 _MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
@@ -376,7 +377,7 @@ class Frequencies(Analysis):
             periodic = any(self._periodic(side) for side in sides)
             few = isinstance(operator, (cst.LessThan, cst.LessThanEqual)) and self._counts(sides[0])
             return wanted and (self._mentions_rarity(test) or few) and not periodic
-        if any(self._periodic(side) or self._counts(side) for side in sides):
+        if any(self._periodic(side) or self._counts(side) for side in sides) or _is_empty(*sides):
             return equal == wanted
         return wanted and self._mentions_rarity(test)
 
@@ -509,3 +510,12 @@ def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
 def _continues(suite: cst.BaseSuite) -> bool:
     lines = suite.body if isinstance(suite, cst.IndentedBlock) else (suite,)
     return any(isinstance(small, cst.Continue) for line in lines for small in _small(line))
+
+
+def _is_empty(size: cst.BaseExpression, bound: cst.BaseExpression) -> bool:
+    """Return whether a length or a size is compared with zero."""
+    if not isinstance(bound, cst.Integer) or bound.value != "0":
+        return False
+    if isinstance(size, cst.Subscript):
+        return isinstance(size.value, cst.Attribute) and size.value.attr.value == "shape"
+    return isinstance(size, cst.Call) and word_of(size) in _SIZES
