@@ -204,7 +204,7 @@ def test_an_evaluation_is_enough_to_link(tmp_path: Path) -> None:
 def test_the_parts_of_the_blocks_of_a_network_are_linked(tmp_path: Path) -> None:
     files = {
         "main.py": "import torch\nfrom net import Net\nwith torch.no_grad():\n    Net()(1)\n",
-        "net.py": "from blocks import Block\nclass Net:\n    def __init__(self):\n        Block()\n",
+        "net.py": "from blocks import Block\nclass Net:\n    def make(self): Block()\n",
         "blocks.py": "from parts import Part, size\nclass Block:\n    at = Part(), size()\n",
         "parts.py": "class Part: pass\ndef size(): return 1\n",
     }
