@@ -62,38 +62,56 @@ class ScalarsReadOneByOne(Rule):
 
     def _of_dictionaries(self, script: Script) -> Iterator[Finding]:
         """Yield the comprehensions that read the values of a dictionary one by one."""
-        for comprehension in script.tree.all(cst.DictComp):
-            source = comprehension.for_in.iter
-            if not _is_items(source) or comprehension.for_in.ifs:
-                continue
-            value = comprehension.value
-            if not _reads_one(script, value, comprehension.for_in.target):
-                continue
-            if not script.loops.each_step(comprehension):
-                continue
-            owner = receiver_of(source)
-            if owner is None or not _holds_tensors(script, owner):
-                continue
-            held = script.code(owner)
-            message = (
-                f"the values of `{held}` are copied to the host one by one; "
-                f"`dict(zip({held}, torch.stack([*{held}.values()]).tolist()))` is one copy"
-            )
-            yield Finding(self.code, script.span(value), message)
+        if not script.tree.mentions(".items", ".values"):
+            return
+        for each in script.tree.all(cst.DictComp):
+            drawn = each.for_in.target
+            if isinstance(drawn, cst.Tuple):
+                yield from self._of_values(script, each, each.value, drawn.elements[-1].value)
+        for made in script.tree.all(cst.ListComp):
+            yield from self._of_values(script, made, made.elt, made.for_in.target)
+
+    def _of_values(
+        self,
+        script: Script,
+        node: cst.DictComp | cst.ListComp,
+        value: cst.BaseExpression,
+        drawn: cst.BaseExpression,
+    ) -> Iterator[Finding]:
+        """Yield a finding for a comprehension that reads each value of a dictionary in a step."""
+        is_list = isinstance(node, cst.ListComp)
+        owner = receiver_of(node.for_in.iter, "values" if is_list else "items")
+        if owner is None or node.for_in.ifs or not _reads_one(script, value, drawn):
+            return
+        reading = script.readings.reading(value) if isinstance(value, cst.Call) else None
+        if reading is None and not _holds_tensors(script, owner):
+            return
+        if not script.loops.each_step(node):
+            return
+        if is_list and (reading is None or _is_avoidable(script, reading)):
+            return
+        held = script.code(owner)
+        copy = f"torch.stack([*{held}.values()]).tolist()"
+        message = (
+            f"the values of `{held}` are copied to the host one by one; "
+            f"`{copy if is_list else f'dict(zip({held}, {copy}))'}` is one copy"
+        )
+        yield Finding(self.code, script.span(value), message)
 
 
-def _reads_one(
-    script: Script, node: cst.BaseExpression, target: cst.BaseAssignTargetExpression
-) -> bool:
-    """Return whether an expression reads one number of the value that `items` hands out."""
-    if not isinstance(node, cst.Call) or not isinstance(target, cst.Tuple):
+def _reads_one(script: Script, node: cst.BaseExpression, drawn: cst.BaseExpression) -> bool:
+    """Return whether an expression reads one number of a value that a loop draws."""
+    if not isinstance(node, cst.Call):
         return False
+    reading = script.readings.reading(node)
+    if reading is not None and reading.form is Form.NUMBER:
+        return script.code(reading.tensor) == script.code(drawn)
     read = node.args[0].value if len(node.args) == 1 else None
     if not node.args and method_of(node) == "item":
         read = receiver_of(node)
     elif script.name(node.func) != "builtins.float":
         return False
-    return read is not None and script.code(read) == script.code(target.elements[-1].value)
+    return read is not None and script.code(read) == script.code(drawn)
 
 
 def _holds_tensors(script: Script, node: cst.BaseExpression) -> bool:
@@ -108,10 +126,6 @@ def _holds_tensors(script: Script, node: cst.BaseExpression) -> bool:
             and len(some) == len(held)
         )
     return isinstance(value, cst.Call) and script.loops.module_call(value) is not None
-
-
-def _is_items(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Call) and method_of(node) == "items"
 
 
 # -- reads of one block -------------------------------------------------------------

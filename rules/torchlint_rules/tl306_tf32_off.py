@@ -23,9 +23,12 @@ from torchlint_rules.shared.cuda import (
 
 _SET: Final = re.compile(r"float32_matmul_precision|fp32_precision|tf32")
 _PRODUCTS: Final = re.compile(
-    r"Attention|Transformer(?!_?[Nn]et)|LSTM|GRU|RNN|MLP|Mixer|GPT|[Bb]ert\b|BERT|(?:\b|_)vit|ViT|[Ss]win|"
+    r"Attention|Transformer(?!_?[Nn]et)|(?:LSTM|GRU|RNN)_?[Cc]ell|MLP|Mixer|GPT|[Bb]ert\b|BERT|(?:\b|_)vit|ViT|[Ss]win|"
     r"matmul|bmm|einsum|\bmm\b|addmm|dot_product|torch_geometric|\bdgl\b"
 )
+_RECURRENT: Final = re.compile("LSTM|GRU|RNN")
+_OF_CUDNN: Final = frozenset({"torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNN"})
+"""Layers that use TF32 without being asked, as convolutions do."""
 _IMAGES: Final = re.compile(
     r"torchvision|image|(?:\b|_)imgs?(?:\b|_)|cifar|mnist|conv|cnn|resne[xs]?t|u_?net|vgg|densenet|"
     r"yolo|ssd|cityscapes|crop_?size|pixel|segment|style_?gan|super_?res|upscale|\btcn\b"
@@ -46,7 +49,7 @@ class Tf32Off(Rule):
             or in_environment(script)
         ):
             return
-        steps = script.loops.steps.all
+        steps = [each for each in script.loops.steps.all if script.loops.steps.updates(each)]
         if _only_convolves(script) or (steps and all(_is_light(script, each) for each in steps)):
             return
         program = trains(script)
@@ -86,10 +89,17 @@ def _trains_its_own(script: Script) -> bool:
 
 
 def _only_convolves(script: Script) -> bool:
-    """Return whether the networks mainly convolve, judged by their data if they are unknown."""
+    """Return whether the networks mainly convolve, judged by their data if they are unknown.
+
+    So do recurrent layers as far as TF32 goes, but for the words that come out of them.
+    """
     if script.program.vocabulary.has(_PRODUCTS) or any(
         isinstance(each.operator, cst.MatrixMultiply)
         for each in script.tree.all(cst.BinaryOperation)
+    ):
+        return False
+    if script.program.vocabulary.has(_RECURRENT) and (
+        _OF_CUDNN.isdisjoint(script.calls.called) or "torch.nn.Embedding" in script.calls.called
     ):
         return False
     if named_convolutional(script):
@@ -105,8 +115,8 @@ def _only_convolves(script: Script) -> bool:
 
 
 def _is_layer(name: str) -> bool:
-    """Return whether a qualified name is a convolution or a linear layer."""
-    return _last(name) == "Linear" or _last(name).startswith("Conv")
+    """Return whether a qualified name is a layer of cuDNN or a linear layer."""
+    return name in _OF_CUDNN or _last(name) == "Linear" or _last(name).startswith("Conv")
 
 
 def _last(name: str) -> str:

@@ -9,13 +9,18 @@ import libcst as cst
 from torchlint.api import Finding, Frame, Impact, Note, Rule, Script, receiver_of
 from torchlint_rules.shared.breakingconstructs import CONSTRUCTS, NAMES
 from torchlint_rules.shared.graphbreaks import GraphBreak, graph_breaks
+from torchlint_rules.shared.grouping import joined
 
 
 class GraphBreakInCompiled(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every construct that ends the graph of compiled code."""
+        alike: dict[str, list[tuple[cst.CSTNode, Finding]]] = {}
         for found, frame in graph_breaks(script):
-            yield self._finding(script, found, frame)
+            finding = self._finding(script, found, frame)
+            alike.setdefault(found.construct, []).append((frame.function, finding))
+        for of_one_kind in alike.values():
+            yield from joined(of_one_kind, ("break", "breaks"))
 
     def _finding(self, script: Script, found: GraphBreak, frame: Frame) -> Finding:
         construct = CONSTRUCTS[found.construct]

@@ -13,6 +13,11 @@ from mine import Images, net
 loader = DataLoader(Images(), batch_size=8)
 """
 APPLIED = "for x in loader:\n    print(net(x.cuda()))\n"
+WITHOUT_GRADIENTS = """\
+with torch.no_grad():
+    for x in loader:
+        print(net(x.cuda()))
+"""
 TRAINED = """\
 opt = torch.optim.SGD(net.parameters(), 0.1)
 for x in loader:
@@ -40,7 +45,9 @@ def _impacts(text: str, code: str) -> set[str]:
     return {each.impact for each in check(text, select=("ALL",)) if each.code == code}
 
 
-@pytest.mark.parametrize(("rest", "impact"), [(APPLIED, "low"), (TRAINED, "high")])
+@pytest.mark.parametrize(
+    ("rest", "impact"), [(APPLIED, "low"), (WITHOUT_GRADIENTS, "low"), (TRAINED, "high")]
+)
 def test_a_script_that_only_applies_a_network_runs_once(rest: str, impact: str) -> None:
     assert _impacts(LOADER + rest, "TL101") == {impact}
 
@@ -51,6 +58,8 @@ def test_a_script_that_only_applies_a_network_runs_once(rest: str, impact: str) 
         ("", "low"),
         ("def other(x):\n    measure = x\n    return measure\n", "low"),
         ("measure(net, val_loader)\n", "medium"),
+        ("exit()\nmeasure(net, val_loader)\n", "low"),
+        ("if done:\n    exit()\nmeasure(net, val_loader)\n", "medium"),
     ],
 )
 def test_a_function_that_nothing_uses_is_low(rest: str, impact: str) -> None:
@@ -145,3 +154,56 @@ def sample(net: torch.nn.Module, x):
 def test_waits_beside_generation_are_low(answers: str, impact: str) -> None:
     text = LOADER + SAMPLES + ROLLOUTS.format(answers=answers)
     assert _impacts(text, "TL201") == {impact}
+
+
+SHARED = """\
+total = 0
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for i, x in enumerate(loader):
+    loss = net(x.cuda()).mean()
+    loss.backward()
+    {guard}
+        opt.step()
+        opt.zero_grad()
+        total += loss.item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "impact"), [("if (i + 1) % 8 == 0:", "low"), ("if i > 8:", "high")]
+)
+def test_a_read_once_in_several_passes_is_low(guard: str, impact: str) -> None:
+    assert _impacts(LOADER + SHARED.format(guard=guard), "TL201") == {impact}
+
+
+FORWARD = """import torch
+from torch import nn
+class Net(nn.Module):
+    def forward(self, x):
+        scale = torch.ones(x.shape[0]).to("cuda")
+        return self.body({inputs}) * scale
+"""
+
+
+@pytest.mark.parametrize(("inputs", "impacts"), [("x", {"low"}), ("inputs_embeds=x", set[str]())])
+def test_small_waits_beside_a_language_model_are_no_findings(
+    inputs: str, impacts: set[str]
+) -> None:
+    assert _impacts(FORWARD.format(inputs=inputs), "TL203") == impacts
+
+
+SAMPLER = """import torch
+from torch import nn
+net = nn.Linear(8, 8)
+with torch.no_grad():
+    for t in torch.linspace(0, 1, 256, device="cuda"):
+        x = net(x) * t.item()
+        {rest}
+"""
+
+
+@pytest.mark.parametrize(("rest", "impacts"), [("", set[str]()), ("x = env.step(x)", {"low"})])
+def test_small_waits_of_a_network_that_samples_are_no_findings(
+    rest: str, impacts: set[str]
+) -> None:
+    assert _impacts(SAMPLER.format(rest=rest), "TL209") == impacts

@@ -11,6 +11,8 @@ from torchlint.semantic.script import Script
 from torchlint.source import Source
 
 _CLASSES = """
+import math
+import numpy as np
 import timm
 import torch
 from torch import nn
@@ -35,6 +37,20 @@ class Table(nn.Module):
     def __init__(self, rows, width):
         super().__init__()
         self.rows = nn.Parameter(torch.randn(rows, width) * 0.02)
+class Painter(nn.Module):
+    def __init__(self, shape=(3, 32, 32), width=64, mult=4, depth=0):
+        super().__init__()
+        hidden = width * mult
+        layers = [nn.Linear(width, hidden), nn.GELU()]
+        for _ in range(depth):
+            layers += [nn.Linear(hidden, hidden), nn.GELU()]
+        self.body = nn.Sequential(*layers, nn.Linear(hidden, int(np.prod(shape))))
+class Mixer(nn.Module):
+    def __init__(self, sides=(32, 32)):
+        super().__init__()
+        self.mix = nn.Linear(math.prod(sides), math.prod(sides))
+    def forward(self, x):
+        return torch.softmax(self.mix(x) @ x, -1)
 class Spectrum(nn.Module):
     def forward(self, x):
         return torch.stft(x, 400)
@@ -73,6 +89,13 @@ def _network(made: str) -> tuple[Script, cst.BaseExpression]:
         ("Deep(64)", True),
         ("nn.Sequential(nn.Linear(784, 256), nn.Linear(256, 256), nn.Linear(256, 10))", True),
         ("Deep(512)", False),
+        ("Painter()", True),
+        ("Painter(depth=8)", True),
+        ("Painter(mult=64, depth=8)", False),
+        ("nn.Sequential(nn.Linear(3 * 64 * 64, 1024), nn.Linear(1024, 3 * 64 * 64))", False),
+        ("nn.Sequential(nn.Linear(28 * 28, 1024), nn.Linear(1024, 28 * 28))", True),
+        ("nn.Sequential(nn.Linear(28 * 28, 1024), nn.Embedding(50000, 1024))", False),
+        ("Mixer()", False),
         ("timm.create_model('resnet50')", False),
         ("unknown", False),
     ],

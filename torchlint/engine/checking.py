@@ -19,6 +19,7 @@ from torchlint.engine.patterns import rules_here
 from torchlint.engine.programs import Link, Linked, alone
 from torchlint.engine.quickparse import parses
 from torchlint.engine.relevance import UNPARSABLE, UNUSED, asks_only_to_parse, relevant
+from torchlint.engine.repeats import told_once
 from torchlint.engine.results import FileResult
 from torchlint.engine.stakes import weighed
 from torchlint.engine.timelimit import Overdue
@@ -178,6 +179,7 @@ class _Check:
                 for finding in self._run_rule(head, section)
             )
         )
+        found = told_once(found, script)
         for each in {*parts, script}:
             forget(each)
         if through_star:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _LESS: Final[dict[str, Impact]] = {"high": "medium", "medium": "low", "low": "low"}
 
-_WAITS: Final = "TL2"
+WAITS: Final = "TL2"
 """The codes of rules about the host and the device, whose findings cost milliseconds a pass."""
 
 
@@ -22,8 +22,9 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
 
     High is for what runs in each step of a training or in each epoch. Inference, conversion and
     the making of data run once: low, or medium where results are at stake. So is what nothing uses.
-    An evaluation at the end of a training matters one level less. Beside the seconds for which a
-    network generates, a wait of the host for the device is low.
+    An evaluation at the end of a training matters one level less. A wait of the host for the
+    device is low beside the seconds for which a network generates, and where several passes share
+    one step. A small one is nothing beside the passes of a language model.
     """
     impact = finding.impact or head.impact
     if script.whole.program.branches.are_never_taken(finding.span):
@@ -33,15 +34,32 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
         if _is_small(impact, head) and purpose.is_applied_once(finding.span):
             return None
         return replace(finding, impact="medium" if _is_about_results(impact, head) else "low")
+    waits = head.code.startswith(WAITS)
     if impact == "low":
-        return finding
-    if purpose.is_unused(finding.span) or (
-        head.code.startswith(_WAITS) and script.whole.loops.generation.is_beside(finding.span)
-    ):
+        return None if waits and _is_drowned(finding, script) else finding
+    if purpose.is_unused(finding.span) or (waits and _is_rare(finding, impact, script)):
         return replace(finding, impact="low")
     if not head.is_about_results and purpose.is_evaluated_once(finding.span):
         return replace(finding, impact=_LESS[impact])
     return finding
+
+
+def _is_drowned(finding: Finding, script: Script) -> bool:
+    """Return whether a small wait stands beside work that takes a thousand times as long."""
+    generation = script.whole.loops.generation
+    return (
+        generation.is_beside(finding.span)
+        or generation.is_sampling(finding.span)
+        or generation.is_part_of_language_model(finding.span)
+    )
+
+
+def _is_rare(finding: Finding, impact: str, script: Script) -> bool:
+    """Return whether seconds pass between a wait and the next."""
+    loops = script.whole.loops
+    return loops.generation.is_beside(finding.span) or (
+        impact == "high" and loops.gradient_accumulations.closes(finding.span)
+    )
 
 
 def _is_about_results(impact: str, head: RuleHead) -> bool:

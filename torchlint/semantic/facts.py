@@ -67,6 +67,7 @@ from torchlint.semantic.training.submodules import Submodules
 from torchlint.semantic.training.updates import Updates
 from torchlint.semantic.training.usage import Usage
 from torchlint.semantic.training.waits import Waits
+from torchlint.semantic.training.widths import Widths
 from torchlint.semantic.values.arrays import Arrays
 from torchlint.semantic.values.attention import Attentions
 from torchlint.semantic.values.calls import Calls
@@ -204,7 +205,7 @@ class ModuleFacts(Networks):
         self.reach = Reach(functions, kinds, origins, loops)
         self.saved_weights = SavedWeights(functions, self, self.reach)
         self.lineage = Lineage(functions, kinds, loops, values.gradients)
-        self.sizes = Sizes(functions, values, values.options, self)
+        self.sizes = Sizes(functions, values, Widths(functions, values.options, origins), self)
         self.graphs = Graphs(self, self.sizes, loops, loops.steps)
 
     def may_be_hooked(self, network: cst.BaseExpression) -> bool:
@@ -278,8 +279,8 @@ class ProgramFacts(Program):
         self.devices = loops.devices
         self.moves = Moves(loaders.datasets.work, values, target)
         self.processes = Processes(functions, values.origins, calls)
-        self.purpose = Purpose(functions, values.kinds, loops)
         self.branches = Branches(functions, values.origins)
+        self.purpose = Purpose(functions, values.kinds, loops, self.branches)
         self.determinism = Determinism(functions.tree, functions.names, values, calls)
         self.trainings = Trainings(functions, values, values.origins, calls)
         self.vocabulary = vocabulary

@@ -102,9 +102,15 @@ def _trains(script: Script) -> bool:
 
 def runs_tiny(script: Script, step: Step) -> bool:
     """Return whether a step runs only networks that are too tiny for their precision to matter."""
-    found = [script.loops.module_call(call) for call in step.forwards]
-    networks = [each for each in found if each is not None]
-    return len(networks) == len(found) and script.modules.sizes.are_tiny(*networks)
+    lineage = script.modules.lineage
+    networks: list[cst.BaseExpression] = []
+    for call in step.forwards:
+        found = lineage.network(call)
+        run = [found] if found is not None else [each for _, each in lineage.of(call).calls]
+        if not run:
+            return False
+        networks += run
+    return script.modules.sizes.are_tiny(*networks)
 
 
 def moved_networks(script: Script) -> Iterator[Move]:

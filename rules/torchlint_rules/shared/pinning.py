@@ -48,7 +48,7 @@ def _unpinned(script: Script) -> list[Loader]:
         loader
         for loader in script.loaders
         if loader.argument(_PIN).state is State.ABSENT
-        and not loader.is_only_counted
+        and not loader.is_unread
         and _can_pin(script, loader)
         and _moves(script, loader)
     ]

@@ -129,9 +129,9 @@ def _read_before(script: Script, node: cst.BaseExpression) -> Reading | None:
 
 def _only_stops(script: Script, holder: cst.If) -> bool:
     """Return whether an `if` only ends the training or says something."""
-    if holder.orelse is not None:
-        return False
     raises = _raises(holder)
+    if holder.orelse is not None and not raises:
+        return False
     return all(
         isinstance(line, cst.SimpleStatementLine)
         and all(_is_end(script, each) or (raises and _computes(each)) for each in line.body)

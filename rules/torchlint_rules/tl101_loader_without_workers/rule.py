@@ -59,7 +59,7 @@ class LoaderWithoutWorkers(Rule):
             traits = self._traits(script, loader)
             if traits is None or any(trait in traits for trait in _EXEMPT):
                 continue
-            if script.loops.guard.in_daemon(loader.node) or loader.is_only_counted:
+            if script.loops.guard.in_daemon(loader.node) or loader.is_unread:
                 continue
             if loader.takes_one_batch_a_pass or is_explained(script, loader):
                 continue

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import CallSite, Factory, Kind, Script, State, method_of, receiver_of
+from torchlint_rules.tl203_created_on_host.drawnarrays import TYPES, drawn_array
 
 _DRAWING: Final = frozenset("uniform_ normal_ random_ bernoulli_ exponential_".split())
 _DRAWN: Final = frozenset({"sample", "rsample"})
@@ -26,9 +27,8 @@ _ROUNDED: Final = frozenset("linspace logspace".split())
 
 
 _FILLING: Final = _DRAWING | {"fill_", "zero_"}
-_LEGACY: Final = frozenset(
-    "Tensor FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ByteTensor".split()
-)
+ARRAY: Final = "array"
+"""What `last` is for numbers that NumPy draws."""
 
 
 class Made(NamedTuple):
@@ -39,7 +39,7 @@ class Made(NamedTuple):
     random: bool
     rounds: bool
     legacy: bool = False
-    """Whether it is an old constructor, which takes no `device`."""
+    """Whether it is an old constructor, or of NumPy, which take no `device`."""
 
 
 def made(
@@ -52,6 +52,9 @@ def made(
         return _compared(script, node, random, rounds)
     if not isinstance(node, cst.Call):
         return None
+    drawn = drawn_array(script, node)
+    if drawn is not None:
+        return Made(drawn, ARRAY, True, rounds, legacy=True)
     name = script.name(node.func)
     if name is None and (returned := _returned(script, node)) is not None:
         return made(script, returned, random, rounds)
@@ -66,7 +69,7 @@ def made(
         return made(script, node.args[0].value, random, rounds)
     site = script.calls.at(node)
     module, _, last = name.rpartition(".")
-    if module == "torch" and last in _LEGACY and _is_filled(script, node):
+    if module == "torch" and last in TYPES and _is_filled(script, node):
         return Made(site, last, random, rounds, legacy=True)
     factory = script.names.factory(node)
     if factory is None or _hides_options(site, last) or not _could_be_made(script, site, factory):

@@ -21,8 +21,9 @@ from torchlint.api import (
     State,
 )
 from torchlint_rules.shared.grouping import joined
+from torchlint_rules.tl203_created_on_host.drawnarrays import chosen_constructors
 from torchlint_rules.tl203_created_on_host.hostcomputed import computed
-from torchlint_rules.tl203_created_on_host.hosttensors import Made, made
+from torchlint_rules.tl203_created_on_host.hosttensors import ARRAY, Made, made
 
 _WIDTH: Final = 100
 _TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
@@ -41,7 +42,8 @@ class CreatedOnHost(Rule):
     def _found(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         if not script.program.devices.can_use_accelerator:
             return
-        for site in script.calls.of_methods("to", "cuda", "type_as", "copy_"):
+        moves = script.calls.of_methods("to", "cuda", "type_as", "copy_")
+        for site in (*moves, *chosen_constructors(script)):
             found = _transfer(script, site)
             if found is None or not script.loops.each_step(site.node):
                 continue
@@ -68,6 +70,9 @@ class _Transfer(NamedTuple):
 def _transfer(script: Script, site: CallSite) -> _Transfer | None:
     """Return what a call copies to the device, None if the host did not make it for that."""
     move = script.program.moves.move(site.node)
+    if isinstance(site.node.func, cst.Name):
+        drawn = made(script, site.node)
+        return _Transfer(drawn) if drawn is not None else None
     if move is None:
         taken = _taken_along(script, site)
         found = computed(script, taken) if taken is not None else None
@@ -164,6 +169,8 @@ def _cure(found: Made, where: str | None) -> str:
     """Return what to do in place of making a tensor on the host."""
     if found.last in ("sample", "rsample"):
         return "give the distribution parameters on the device, then it draws there"
+    if found.last == ARRAY:
+        return "let torch draw it there (`torch.randn`, `torch.rand`, `torch.randint`)"
     how = "with `torch.full` or `torch.randn` and" if found.legacy else "with"
     return f"make it there {how} device={where or '...'}"
 

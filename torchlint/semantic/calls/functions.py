@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.annotations import acts, named_types
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
 from torchlint.semantic.calls.overriding import Overriding
+from torchlint.semantic.calls.passing import Passing
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.memo import AnswerIndex, Memo
 from torchlint.semantic.scope.names import Names
@@ -47,6 +48,11 @@ class Functions:
         """Return the class of this file that an expression is known to be an instance of."""
         self._holding = Instances(tree, scopes, names)
         self._overriding = Overriding(tree, self.lineage, self.method)
+        self._passing = Passing(tree, scopes, names, self.callers, self.definition, self.mentions)
+        self.given = self._passing.given
+        """Return the expressions that calls in view pass to a parameter, and its default."""
+        self.passed = self._passing.passed
+        """Return the expression that a call passes for a parameter, None if it passes none."""
         self._called: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._handed: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._own_nodes: dict[tuple[cst.CSTNode, type[cst.CSTNode]], list[Any]] = {}
@@ -271,11 +277,11 @@ class Functions:
         for line in self.lineage(owner):
             bindings = self.scopes.scope_at(line).bindings
             found += bindings.get(f"self.{node.attr.value}", [])
-            found += (
-                binding
-                for binding in bindings.get(node.attr.value, [])
-                if binding.how in (How.ASSIGN, How.DECLARED)
-            )
+            for binding in bindings.get(node.attr.value, []):
+                if binding.how is How.DECLARED:
+                    found += self._passing.of_field(binding, line)
+                elif binding.how is How.ASSIGN:
+                    found.append(binding)
             if any(not self._reads(binding, node.attr.value) for binding in found):
                 break
         return tuple(found)
@@ -341,12 +347,14 @@ class Functions:
         name = function.name.value
         owner = self.scopes.scope(function).node
         if isinstance(owner, cst.ClassDef) and name == "__init__":
-            for mention in self.mentions(owner.name.value):
-                call = self.tree.parent(mention)
-                if isinstance(call, cst.Call) and call.func is mention:
-                    if self._may_name(mention, owner):
-                        yield call
-            return
+            for made in self._overriding.inheriting(function, owner):
+                for mention in self.mentions(made.name.value):
+                    call = self.tree.parent(mention)
+                    if isinstance(call, cst.Call) and call.func is mention:
+                        if self._may_name(mention, made):
+                            yield call
+            if not self._overriding.is_base(owner):
+                return
         if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
             for called in self._called_values.with_answer(owner):
                 yield cast("cst.Call", self.tree.parent(called))
@@ -358,7 +366,7 @@ class Functions:
             run = self._run_through(mention)
             if run is not None:
                 yield run
-        if isinstance(owner, cst.ClassDef):
+        if isinstance(owner, cst.ClassDef) and name != "__init__":
             yield from self._calls_of_base(function, owner)
 
     def _calls_of_base(self, function: cst.FunctionDef, owner: cst.ClassDef) -> Iterator[cst.Call]:
@@ -430,54 +438,6 @@ class Functions:
         if not isinstance(function, cst.FunctionDef) or not self.called_unseen(function):
             return False
         return self.owner_of_self(parameter) is None
-
-    def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
-        """Return the expressions that calls in view pass to a parameter, and its default."""
-        parameters = self.tree.parent(parameter)
-        function = self.tree.parent(parameters) if parameters is not None else None
-        starred = isinstance(parameter.star, str) and parameter.star != ""
-        if starred or type(function) is not cst.FunctionDef:
-            return []
-        found: list[cst.BaseExpression] = []
-        for call in self.callers(function):
-            value = self.passed(call, function, parameter.name.value)
-            if value is not None:
-                found.append(value)
-            elif parameter.default is not None:
-                found.append(parameter.default)
-        return found
-
-    def passed(
-        self, call: cst.Call, function: cst.FunctionDef, name: str
-    ) -> cst.BaseExpression | None:
-        """Return the expression that a call passes for a parameter, None if it passes none."""
-        for arg in call.args:
-            if arg.keyword is not None and arg.keyword.value == name:
-                return arg.value
-        names = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
-        if name not in names:
-            return None
-        index = names.index(name) - self._bound_first(call, function)
-        if self.names.name(call.func) == "functools.partial":
-            index += 1
-        plain = [arg for arg in call.args if arg.keyword is None]
-        if not 0 <= index < len(plain) or any(arg.star for arg in plain[: index + 1]):
-            return None
-        return plain[index].value
-
-    def _bound_first(self, call: cst.Call, function: cst.FunctionDef) -> int:
-        """Return how many leading parameters a call binds implicitly (`self`)."""
-        owner = self.scopes.scope(function).node
-        if not isinstance(owner, cst.ClassDef):
-            return 0
-        if any(
-            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
-        ):
-            return 0
-        if isinstance(call.func, cst.Attribute) and function.name.value != "__init__":
-            named = self.definition(call.func.value)
-            return 0 if isinstance(named, cst.ClassDef) else 1
-        return 1
 
     # -- bodies ---------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Final
 
@@ -34,6 +34,17 @@ class Overriding:
             for base in self.lineage(owner)[1:] if owner.bases else ():
                 found.setdefault(base, []).append(owner)
         return found
+
+    def is_base(self, owner: cst.ClassDef) -> bool:
+        """Return whether a class in view derives from a class."""
+        return owner in self._subclasses
+
+    def inheriting(self, method: cst.FunctionDef, owner: cst.ClassDef) -> Iterator[cst.ClassDef]:
+        """Yield the class of a method, and the subclasses in view that do not override it."""
+        yield owner
+        for each in self._subclasses.get(owner, ()):
+            if self.method(each, method.name.value) is method:
+                yield each
 
     def only(self, method: cst.FunctionDef, owner: cst.ClassDef) -> cst.FunctionDef:
         """Return the one override of an abstract method in view, or the method itself."""

@@ -135,9 +135,9 @@ class Loader(CallSite):
         return self._loaders.takes_one_batch_a_pass(self.node)
 
     @property
-    def is_only_counted(self) -> bool:
-        """Whether the only use of the loader is to ask for its length."""
-        return self._loaders.short.is_only_counted(self.node)
+    def is_unread(self) -> bool:
+        """Whether nothing draws from the loader."""
+        return self._loaders.short.is_unread(self.node)
 
     @property
     def is_made_in_batch_loop(self) -> bool:

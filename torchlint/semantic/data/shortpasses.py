@@ -1,4 +1,4 @@
-"""Short passes: those that end after a batch or two, and loaders that are only counted."""
+"""Short passes: those that end after a batch or two, and loaders from which nothing draws."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class ShortPasses(Analysis):
 
     def _is_drawn_once(self, made: cst.Assign) -> bool:
         """Return whether the only use of an iterator is one `next` in the block that makes it."""
-        uses = self._uses(made)
-        if len(uses) != 1:
+        target = made.targets[0].target
+        uses = self._uses(made, target) if isinstance(target, cst.Name) else []
+        if len(uses) != 1 or len(made.targets) != 1:
             return False
         arg = self.tree.parent(uses[0])
         drawing = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
@@ -49,11 +50,8 @@ class ShortPasses(Analysis):
             and self.scopes.blocks(made) == self.scopes.blocks(drawing)
         )
 
-    def _uses(self, made: cst.Assign) -> list[cst.Name]:
-        """Return the names that read what an assignment binds to its one name."""
-        target = made.targets[0].target
-        if len(made.targets) != 1 or not isinstance(target, cst.Name):
-            return []
+    def _uses(self, made: cst.Assign, target: cst.Name) -> list[cst.Name]:
+        """Return the names that read what an assignment binds to a name."""
         return [
             use
             for use in self.tree.spelled(target.value)
@@ -61,11 +59,52 @@ class ShortPasses(Analysis):
             and any(binding.node is made for binding in self.scopes.reaching(use))
         ]
 
-    def is_only_counted(self, call: cst.Call) -> bool:
-        """Return whether the only use of a loader is to ask for its length."""
+    def is_unread(self, call: cst.Call) -> bool:
+        """Return whether nothing draws from a loader: it may be counted, kept or handed back."""
         holder = self.tree.parent(call)
-        uses = self._uses(holder) if isinstance(holder, cst.Assign) else []
-        return bool(uses) and all(map(self._is_counted, uses))
+        return isinstance(holder, cst.Assign) and self._are_unread(holder)
+
+    def _are_unread(self, made: cst.Assign) -> bool:
+        return all(self._is_unread(each.target, made) for each in made.targets)
+
+    def _is_unread(self, target: cst.BaseExpression, made: cst.Assign) -> bool:
+        if isinstance(target, cst.Attribute):
+            word = target.attr.value
+            places = (self.tree.parent(each) for each in self.functions.attributes(word))
+            return word.startswith("_") and all(
+                isinstance(each, cst.AssignTarget) for each in places
+            )
+        if not isinstance(target, cst.Name):
+            return False
+        uses = self._uses(made, target)
+        return all(map(self._is_idle, uses)) if uses else self.scopes.function(made) is not None
+
+    def _is_idle(self, use: cst.Name) -> bool:
+        """Return whether a use of a loader only counts, keeps or hands it back to be unused."""
+        holder = self.tree.parent(use)
+        if isinstance(holder, cst.Assign):
+            return self._are_unread(holder)
+        row = self.tree.parent(holder) if isinstance(holder, cst.Element) else None
+        if isinstance(row, cst.Tuple) and isinstance(self.tree.parent(row), cst.Return):
+            at = next(i for i, each in enumerate(row.elements) if each is holder)
+            return self._is_handed_back_unread(row, at)
+        return self._is_counted(use)
+
+    def _is_handed_back_unread(self, row: cst.Tuple, at: int) -> bool:
+        """Return whether no caller of a function uses one of the values that it returns."""
+        function = self.scopes.function(row)
+        calls = self.functions.callers(function) if function is not None else []
+        if function is None or not calls or self.functions.escapes(function):
+            return False
+        for call in calls:
+            taken = self.tree.parent(call)
+            target = taken.targets[0].target if isinstance(taken, cst.Assign) else None
+            if not isinstance(target, cst.Tuple) or len(target.elements) != len(row.elements):
+                return False
+            assert isinstance(taken, cst.Assign)
+            if not self._is_unread(target.elements[at].value, taken):
+                return False
+        return True
 
     def _is_counted(self, use: cst.Name) -> bool:
         arg = self.tree.parent(use)

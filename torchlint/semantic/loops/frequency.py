@@ -15,6 +15,7 @@ from torchlint.semantic.loops.flags import is_spent
 from torchlint.semantic.loops.loops import LoopNode, Loops
 from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.loops.stepfunctions import StepFunctions
+from torchlint.semantic.scope.libraries import EXITS
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.syntax.methods import word_of
@@ -52,7 +53,7 @@ _COUNTERS: Final = re.compile(
     r"|num_batches_tracked"
 )
 _ABOVE: Final = (cst.GreaterThan, cst.GreaterThanEqual)
-_EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
+_SIZES: Final = frozenset({"len", "numel", "size"})
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
 _MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
@@ -376,7 +377,7 @@ class Frequencies(Analysis):
             periodic = any(self._periodic(side) for side in sides)
             few = isinstance(operator, (cst.LessThan, cst.LessThanEqual)) and self._counts(sides[0])
             return wanted and (self._mentions_rarity(test) or few) and not periodic
-        if any(self._periodic(side) or self._counts(side) for side in sides):
+        if any(self._periodic(side) or self._counts(side) for side in sides) or _is_empty(*sides):
             return equal == wanted
         return wanted and self._mentions_rarity(test)
 
@@ -472,7 +473,7 @@ class Frequencies(Analysis):
             or (
                 isinstance(small, cst.Expr)
                 and isinstance(small.value, cst.Call)
-                and self.functions.names.name(small.value.func) in _EXITS
+                and self.functions.names.name(small.value.func) in EXITS
             )
             for small in _small(line)
         )
@@ -509,3 +510,12 @@ def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
 def _continues(suite: cst.BaseSuite) -> bool:
     lines = suite.body if isinstance(suite, cst.IndentedBlock) else (suite,)
     return any(isinstance(small, cst.Continue) for line in lines for small in _small(line))
+
+
+def _is_empty(size: cst.BaseExpression, bound: cst.BaseExpression) -> bool:
+    """Return whether a length or a size is compared with zero."""
+    if not isinstance(bound, cst.Integer) or bound.value != "0":
+        return False
+    if isinstance(size, cst.Subscript):
+        return isinstance(size.value, cst.Attribute) and size.value.attr.value == "shape"
+    return isinstance(size, cst.Call) and word_of(size) in _SIZES

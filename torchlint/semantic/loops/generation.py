@@ -24,6 +24,11 @@ _SETTINGS: Final = frozenset(
     ).split()
 )
 """Arguments that only a function that generates takes."""
+_OF_LANGUAGE: Final = frozenset(
+    "inputs_embeds past_key_values past_key_value attention_mask position_ids".split()
+)
+"""Arguments that only the passes of language models take."""
+_EMBEDS: Final = "get_input_embeddings"
 
 
 class Generation(Analysis):
@@ -46,23 +51,45 @@ class Generation(Analysis):
 
     def is_beside(self, span: Span) -> bool:
         """Return whether each pass of the loop that runs some code generates."""
-        around = [
-            loop.node
-            for loop in self.loops.all()
-            if span.start in range(*self._range(loop.node.body))
-        ]
-        inner = max(around, key=lambda each: self._range(each)[0], default=None)
+        inner = self._inner([each for each in self._loop_nodes if self._holds(each.body, span)])
         return inner is not None and self._loops.answer(inner)
+
+    def is_sampling(self, span: Span) -> bool:
+        """Return whether code is part of a loop in which a network samples."""
+        inner = self._inner([each for each in self._loop_nodes if self._holds(each, span)])
+        return inner is not None and self.only_samples(inner)
+
+    @property
+    def _loop_nodes(self) -> list[LoopNode]:
+        return [loop.node for loop in self.loops.all() if self.tree.is_own(loop.node)]
+
+    def _holds(self, node: cst.CSTNode, span: Span) -> bool:
+        whole = self.tree.span(node)
+        return whole.start <= span.start < whole.end
+
+    def _inner(self, nodes: list[LoopNode]) -> LoopNode | None:
+        return max(nodes, key=self.tree.order, default=None)
+
+    def is_part_of_language_model(self, span: Span) -> bool:
+        """Return whether the function or class of some code runs a language model, too."""
+        around = [
+            each
+            for each in (*self.tree.all(cst.FunctionDef), *self.tree.all(cst.ClassDef))
+            if self.tree.is_own(each) and self._holds(each, span)
+        ]
+        outer = min(around, key=self.tree.order, default=None)
+        if outer is None:
+            return False
+        keywords = (arg.keyword for arg in self.tree.within(outer, cst.Arg))
+        return any(each is not None and each.value in _OF_LANGUAGE for each in keywords) or any(
+            each.attr.value == _EMBEDS for each in self.tree.within(outer, cst.Attribute)
+        )
 
     def _fills(self, loop: LoopNode) -> bool:
         return any(
             self.generates(call) and self.frequencies.below(call, loop) is Frequency.EVERY_PASS
             for call in self.functions.own(loop.body, cst.Call)
         )
-
-    def _range(self, node: cst.CSTNode) -> tuple[int, int]:
-        span = self.tree.span(node)
-        return span.start, span.end
 
     def generates(self, call: cst.Call) -> bool:
         """Return whether a call runs a network many times, without gradients."""
@@ -89,9 +116,15 @@ class Generation(Analysis):
             *self.functions.own(function, cst.For),
             *self.functions.own(function, cst.While),
         ]
-        return any(
+        return any(map(self._samples_in, loops))
+
+    def only_samples(self, loop: LoopNode) -> bool:
+        """Return whether each pass of a loop runs a network, and none plays an episode."""
+        return self._samples_in(loop) and not self.loops.environments.are_stepped_in(loop)
+
+    def _samples_in(self, loop: LoopNode) -> bool:
+        return (
             self.loops.loop(loop).role is Role.OTHER
             and self.loops.runs_module_itself(loop.body)
             and self.gradients.grad(loop) is Grad.OFF
-            for loop in loops
         )

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.edit import Span
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.loops.stepfunctions import StepFunctions
@@ -78,6 +79,24 @@ class GradientAccumulations(Analysis):
                 yield GradientAccumulation(loop, (told[0],), None, self._stepping(told[0]))
             elif backwards:
                 yield from self._accumulation(loop, backwards)
+
+    def closes(self, span: Span) -> bool:
+        """Return whether code runs only where an optimizer steps, once in several passes."""
+        return any(
+            self.tree.is_own(line)
+            and self._is_behind(line.body, span)
+            and next(self.loops.around(line), None) is not None
+            and self._counts(line.test)
+            and any(
+                self._is(call, "step") and self.loops.is_step(call)
+                for call in self.functions.own(line.body, cst.Call)
+            )
+            for line in self.tree.all(cst.If)
+        )
+
+    def _is_behind(self, branch: cst.BaseSuite, span: Span) -> bool:
+        whole = self.tree.span(branch)
+        return whole.start <= span.start < whole.end
 
     def through_helpers(self) -> Iterator[GradientAccumulation]:
         """Yield every loop whose passes only call functions that run backward, as `backwards`."""

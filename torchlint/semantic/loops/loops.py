@@ -419,9 +419,25 @@ class Loops(Analysis):
                 return func.value
         if isinstance(func, cst.Attribute) and func.attr.value == _PREDICTS and len(call.args) > 1:
             return call.args[0].value
-        if self.kinds.kind(func) is Kind.MODULE and self.functions.definition(func) is None:
+        found = self.kinds.kind(func)
+        if found is Kind.MODULE and self.functions.definition(func) is None:
             return func
-        return None
+        return self._run_by_criterion(call) if found is Kind.CRITERION else None
+
+    def _run_by_criterion(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Return the network that a criterion is given to run: `criterion(batch, net)`."""
+        callee = self.functions.callee(call)
+        if len(call.args) != 2 or (callee is not None and not self.runs_module(callee.body)):
+            return None
+        given = [arg.value for arg in call.args]
+        networks = [each for each in given if self.kinds.kind(each) is Kind.MODULE]
+        return networks[0] if len(networks) == 1 and not any(map(self._is_output, given)) else None
+
+    def _is_output(self, value: cst.BaseExpression) -> bool:
+        """Return whether a value is, or names, what a network gave."""
+        made = self.scopes.reaching(value) if isinstance(value, cst.Name) else ()
+        calls = [value, *(each.value for each in made)]
+        return any(isinstance(each, cst.Call) and self.module_call(each) for each in calls)
 
 
 def _is_update(call: cst.Call) -> bool:

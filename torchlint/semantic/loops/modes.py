@@ -56,6 +56,10 @@ _SETS_EVAL: Final = re.compile(
     r"|prep_rollout\w*|freeze\w*",
     re.IGNORECASE,
 )
+_LOADS: Final = re.compile(
+    r"(?:load|restore)\w*_(?:model|net|network|policy)(?:_\w+)?", re.IGNORECASE
+)
+"""Functions that give a trained network, often ready for use."""
 _WRAPPERS: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
 })  # fmt: skip
@@ -261,9 +265,14 @@ class Modes(Analysis):
         if callee is not None and depth:
             inner = self._switches[depth - 1].answer(callee)
             return Switch(call, inner[-1].mode, None) if inner else None
-        if callee is None and _sets_eval(last_word(func)):
+        if callee is None and (_sets_eval(last_word(func)) or self._loads_network(call)):
             return Switch(call, Mode.UNKNOWN, None)
         return None
+
+    def _loads_network(self, call: cst.Call) -> bool:
+        """Return whether a function that is not in view gives a network that it loads."""
+        given = isinstance(self.tree.parent(call), cst.Assign)
+        return given and _LOADS.fullmatch(last_word(call.func)) is not None
 
     def _own_switch(self, call: cst.Call, func: cst.Attribute) -> Switch | None:
         kind = self.kinds.kind(func.value)

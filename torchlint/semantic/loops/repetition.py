@@ -66,7 +66,9 @@ class Repetition(Analysis):
         if self._is_repair(node):
             return False
         if any(
-            loop.role is Role.OTHER and self.loops.runs_module_itself(loop.node.body)
+            loop.role is Role.OTHER
+            and self.loops.runs_module_itself(loop.node.body)
+            and not self.generation.only_samples(loop.node)
             for loop in self.loops.around(node)
         ):
             return True

@@ -143,6 +143,10 @@ class Factory(NamedTuple):
     """Whether it takes a tensor whose shape and device the new one has."""
 
 
+EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
+"""Functions that end the program."""
+
+
 def factory(name: str | None) -> Factory | None:
     """Return the function of torch that creates a tensor under a qualified name."""
     module, _, word = (name or "").rpartition(".")

@@ -1,4 +1,4 @@
-"""Branches: code behind a comparison that no value in view satisfies."""
+"""Branches: code behind a comparison that no value in view satisfies, or behind an exit."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.libraries import EXITS
 from torchlint.semantic.values.origins import Origins
 
 
@@ -24,6 +25,33 @@ class Branches(Analysis):
     def are_never_taken(self, span: Span) -> bool:
         """Return whether code stands in a branch that is never taken."""
         return any(branch.start <= span.start < branch.end for branch in self._never_taken)
+
+    def is_behind_exit(self, node: cst.CSTNode) -> bool:
+        """Return whether a line of the same block, or of one around it, ends the program before.
+
+        Such a line is soon taken out again: the code behind it is no mistake.
+        """
+        line: cst.CSTNode | None = node
+        while line is not None:
+            block = self.tree.parent(line)
+            ends = self._ends.get(id(block))
+            if ends is not None and block is not None:
+                lines = list(block.children)
+                if lines.index(ends) < lines.index(line):
+                    return True
+            line = block
+        return False
+
+    @cached_property
+    def _ends(self) -> dict[int, cst.CSTNode]:
+        """The first line in a block that ends the program, by the block."""
+        found: dict[int, cst.CSTNode] = {}
+        for call in self.tree.all(cst.Call):
+            holder = self.tree.parent(call)
+            if isinstance(holder, cst.Expr) and self.names.name(call.func) in EXITS:
+                line = self.tree.statement(call)
+                found.setdefault(id(self.tree.parent(line)), line)
+        return found
 
     @cached_property
     def _never_taken(self) -> list[Span]:

@@ -64,7 +64,7 @@ _DIFFERENTIATES: Final = (
     "captum.", "torchattacks.", "foolbox.", "autoattack.", "torch.jit.trace", "torch.onnx.",
 )  # fmt: skip
 _GRADIENTS: Final = frozenset(
-    "requires_grad requires_grad_ retain_grad grad backward register_hook attribute perturb".split()
+    "requires_grad_ retain_grad grad backward register_hook attribute perturb".split()
 )
 _DERIVES: Final = frozenset(
     (
@@ -372,14 +372,24 @@ class Evaluations(Analysis):
                 if name.startswith(_DIFFERENTIATES) or self._asks_for_gradients(call):
                     return True
             mentions = [name.value for name in self.functions.own(body, cst.Name)]
-            attributes = [at.attr.value for at in self.functions.own(body, cst.Attribute)]
-            if not _GRADIENTS.isdisjoint(attributes):
+            parts = list(self.functions.own(body, cst.Attribute))
+            attributes = [at.attr.value for at in parts]
+            if not _GRADIENTS.isdisjoint(attributes) or any(map(self._turns_on, parts)):
                 return True
             if any(_DERIVES.intersection(words(word)) for word in {*mentions, *attributes}):
                 return True
             if any(True for _ in self.functions.own(body, cst.Yield)):
                 return True
         return False
+
+    def _turns_on(self, part: cst.Attribute) -> bool:
+        """Return whether `requires_grad` of something is set, to anything but `False`."""
+        set_here = self.scopes.stored(part) if part.attr.value == "requires_grad" else None
+        return (
+            set_here is not None
+            and self.scopes.reads(part) is False
+            and not (isinstance(set_here.value, cst.Name) and set_here.value.value == "False")
+        )
 
     def _asks_for_gradients(self, call: cst.Call) -> bool:
         return any(

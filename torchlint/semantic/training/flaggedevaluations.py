@@ -78,7 +78,8 @@ class FlaggedEvaluations(Analysis):
         elif isinstance(bindings[0].node, cst.Param):
             function = self.scopes.function(loop.node)
             if function is not None:
-                yield from self._calls(function, flag, FlaggedEvaluation(loop, branch, test, flag))
+                found = FlaggedEvaluation(loop, branch, test, flag)
+                yield from self._calls(function, bindings[0].node, found)
 
     def forwards(self, loop: Loop, branch: cst.If) -> Iterator[cst.Call]:
         """Yield the calls of a loop that run a network outside the branch that trains."""
@@ -153,15 +154,12 @@ class FlaggedEvaluations(Analysis):
                 yield call
 
     def _calls(
-        self, function: cst.FunctionDef, flag: cst.Name, found: FlaggedEvaluation
+        self, function: cst.FunctionDef, flag: cst.Param, found: FlaggedEvaluation
     ) -> Iterator[FlaggedEvaluation]:
         """Yield the calls of a function in which its loop only evaluates."""
-        default = next(
-            (each.default for each in function.params.params if each.name.value == flag.value), None
-        )
         for call in self.functions.callers(function):
             splat = any(arg.star for arg in call.args)
-            given = self.functions.passed(call, function, flag.value) or default
+            given = self.functions.passed(call, function, flag.name.value) or flag.default
             if given is None or splat:
                 continue
             turns = self._takes_turns(given, found.test)

@@ -81,12 +81,12 @@ class Moves:
         if kind in (Kind.DEVICE, Kind.STRING):  # no other string is an argument of `to`
             return True
         last = node.func if isinstance(node, cst.Call) else node
-        if isinstance(last, cst.Attribute):
-            last = last.attr
-        word = self.values.key(last) if isinstance(last, cst.Subscript) else None
-        if isinstance(last, cst.Name):
-            word = last.value
-        return isinstance(word, str) and _DEVICE_WORDS.fullmatch(word) is not None
+        if isinstance(last, cst.Subscript):
+            key = self.values.key(last)
+            if isinstance(key, str) and _DEVICE_WORDS.fullmatch(key):
+                return True
+            last = last.value
+        return _DEVICE_WORDS.fullmatch(last_word(last)) is not None
 
     # -- target device -------------------------------------------------------------
 

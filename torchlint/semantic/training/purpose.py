@@ -13,6 +13,7 @@ from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.training.branches import Branches
 from torchlint.semantic.training.intent import Intent
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.kinds import Kinds
@@ -28,8 +29,11 @@ _LOOKING: Final = frozenset("builtins.getattr builtins.globals builtins.eval".sp
 class Purpose(Analysis):
     """Tells training programs from scripts that apply networks or make data once."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops) -> None:
+    def __init__(
+        self, functions: Functions, kinds: Kinds, loops: Loops, branches: Branches
+    ) -> None:
         super().__init__(functions)
+        self.branches = branches
         self.kinds = kinds
         self.loops = loops
         self.intent = Intent(functions, kinds, loops)
@@ -147,14 +151,21 @@ class Purpose(Analysis):
                 return False
         return (
             not self._is_named(definition)
-            and not any(name in each.value for each in self.tree.all(cst.SimpleString))
+            and not any(
+                name in each.value and not self.branches.is_behind_exit(each)
+                for each in self.tree.all(cst.SimpleString)
+            )
             and not self._looks_names_up
         )
 
     def _is_named(self, definition: Definition) -> bool:
         """Return whether code may name a definition, and not a local that is spelled alike."""
         word, home = definition.name.value, self.scopes.scope(definition)
-        names = [each for each in self.tree.spelled(word) if each is not definition.name]
+        names = [
+            each
+            for each in self.tree.spelled(word)
+            if each is not definition.name and not self.branches.is_behind_exit(each)
+        ]
         meant = (self.scopes.lookup(word, self.scopes.scope(each)) for each in names)
         return bool(self.functions.attributes(word)) or any(
             each is None or each is home or not isinstance(each.node, cst.FunctionDef)
@@ -234,6 +245,7 @@ class Purpose(Analysis):
         """Whether the file has a main guard, or loops when it is imported."""
         return any(
             isinstance(line, (cst.For, cst.While))
+            or (isinstance(line, cst.With) and any(True for _ in self.tree.within(line, cst.For)))
             or (isinstance(line, cst.If) and "__name__" in self.tree.code(line.test))
             or self._calls_loop(line)
             for line in self.tree.module.body

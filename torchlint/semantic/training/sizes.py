@@ -11,13 +11,19 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Definition, Functions
 from torchlint.semantic.training.networks import Networks, Root, Roots
-from torchlint.semantic.values.options import Options
+from torchlint.semantic.training.widths import Widths
 from torchlint.semantic.values.values import Values
 
 _MOST: Final = 300_000
 """Weights of a tiny network: a digit's 784 pixels and two layers of 256 have fewer."""
+_MOST_OF_IMAGES: Final = 25_000_000
+"""The same for dense layers that read or make whole images: one product for each layer."""
 _MOST_UPDATED: Final = 200_000
 """The same for an optimizer, which launches kernels for each tensor whatever their size."""
+_UNKNOWN: Final = 1 << 60
+"""The weights of layers that code does not show."""
+_FILTERS: Final = 64
+"""The most channels of convolutions that small images need."""
 _WIDE: Final = 256
 """An unknown width beside a known one of at most this is taken to be as wide."""
 _REPEATED: Final = 4
@@ -38,25 +44,33 @@ _LIGHT: Final = re.compile(
     r"(?:torch|builtins|math|numpy|collections|typing|functools|librosa|"
     r"(?:torchaudio|torchvision)\.(?:transforms|functional))\.\w.*"
 )
-_FEW: Final = re.compile(r"torch\.nn\.(?:\w*Norm\w*|PReLU)")
+_NORMS: Final = re.compile(r"torch\.nn\.(?:\w*Norm\w*|PReLU)")
+_MIXING: Final = re.compile(
+    r"torch\.(?:nn\.functional\.)?(?:softmax|scaled_dot_product_attention|b?mm|matmul|einsum)"
+)
+"""What works over the parts of a sequence: each dense layer then has many rows for an image."""
+_CONTAINERS: Final = ("torch.nn.Sequential", "torch.nn.ModuleList")
 _SHAPED: Final = re.compile(r"torch\.(?:\w*Tensor|empty|zeros|ones|randn?)")
-_LOOPS: Final = (cst.For, cst.While, cst.ListComp, cst.GeneratorExp)
+_RANGE: Final = "builtins.range"
 
 
 class Sizes(Analysis):
     """Counts the weights of networks whose layers are all in view, with their widths."""
 
     def __init__(
-        self, functions: Functions, values: Values, options: Options, networks: Networks
+        self, functions: Functions, values: Values, widths: Widths, networks: Networks
     ) -> None:
         super().__init__(functions)
         self.values = values
-        self.options = options
+        self.widths = widths
         self.networks = networks
 
     def are_tiny(self, *networks: cst.BaseExpression) -> bool:
         """Return whether networks are a few layers of small known widths, on small images."""
         roots: Roots = frozenset().union(*map(self.networks.roots, networks))
+        dense = frozenset(filter(self._is_dense_on_images, roots))
+        if dense and (roots == dense or self._are_tiny(roots - dense)):
+            return self._are_tiny(roots, _MOST_OF_IMAGES)
         return self._are_tiny(roots) and all(map(self._sees_small_images, roots))
 
     def updates_tiny(self, optimizer: cst.Call) -> bool:
@@ -71,6 +85,25 @@ class Sizes(Analysis):
     def _are_tiny(self, roots: Roots, most: int = _MOST) -> bool:
         return 0 < sum(map(self._weights, roots)) <= most
 
+    def _is_dense_on_images(self, root: Root) -> bool:
+        """Return whether all weights are of dense layers, and one has as many sides as pixels."""
+        sides: list[cst.Arg | None] = []
+        for region in self.regions(root):
+            for call in self.tree.within(region, cst.Call):
+                name = self.names.name(call.func) or ""
+                if name == "torch.nn.Linear":
+                    sides.append(self.values.argument_node(call, "in_features", 0))
+                    sides.append(self.values.argument_node(call, "out_features", 1))
+                elif not self._is_between(call, name):
+                    return False
+        return any(each is not None and self.widths.is_flattened(each.value) for each in sides)
+
+    def _is_between(self, call: cst.Call, name: str) -> bool:
+        """Return whether a call may stand between dense layers that get one row for an image."""
+        if _MIXING.fullmatch(name):
+            return False
+        return bool(_NORMS.fullmatch(name)) or not self._weights_of(call)
+
     def _sees_small_images(self, root: Root) -> bool:
         """Return whether a network does not convolve, or a dense layer reads its flattened maps."""
         channels, dense = [0], [0]
@@ -81,24 +114,35 @@ class Sizes(Analysis):
                     channels.append(self._width(call, "out_channels", 1) or 0)
                 elif name == "torch.nn.Linear":
                     dense.append(self._width(call, "in_features", 0) or 0)
-        return len(channels) == 1 or max(dense) > max(channels)
+        return len(channels) == 1 or max(dense) > max(channels) <= _FILTERS
 
     def _weights(self, root: Root) -> int:
         """Return the weights of a network, more than a tiny one has if some are unknown."""
         if not isinstance(root, (cst.Call, cst.ClassDef)):
-            return _MOST + 1
+            return _UNKNOWN
         total = 0
         for region in self.regions(root):
             for call in self.tree.within(region, cst.Call):
-                total += self._weights_of(call) * (_REPEATED if self._repeats(call, region) else 1)
+                total += self._weights_of(call) * self._times(call, region)
         return total
 
     def regions(self, root: Root) -> list[cst.CSTNode]:
         """Return the code that makes a network: a call, and the definitions that it runs."""
         found: list[cst.CSTNode] = [root] if isinstance(root, (cst.Call, cst.ClassDef)) else []
         for region in found:
-            found += (each for each in self._definitions(region) if each not in found)
+            parts = self._parts(region) if isinstance(region, cst.Call) else ()
+            inside = (*self._definitions(region), *parts)
+            found += (each for each in inside if each not in found)
         return found
+
+    def _parts(self, container: cst.Call) -> Iterator[cst.CSTNode]:
+        """Yield what makes the networks that a container gets by their names."""
+        if self.names.name(container.func) in _CONTAINERS:
+            for arg in container.args:
+                if isinstance(arg.value, (cst.Name, cst.Attribute)):
+                    for root in self.networks.roots(arg.value):
+                        if isinstance(root, (cst.Call, cst.ClassDef)):
+                            yield root
 
     def _definitions(self, region: cst.CSTNode) -> Iterator[Definition]:
         for found in self.functions.definitions(region):
@@ -110,8 +154,8 @@ class Sizes(Analysis):
         if name is None:
             return 0
         if self._is_filled_elsewhere(call, name):
-            return _MOST + 1
-        if _FEW.fullmatch(name):
+            return _UNKNOWN
+        if _NORMS.fullmatch(name):
             return _WIDE
         if name == "torch.nn.Parameter":
             return self._numbers_of(call)
@@ -120,13 +164,15 @@ class Sizes(Analysis):
             return self._filters_of(call, int(convolution[1]))
         layer = _GATES.get(name.removeprefix("torch.nn."))
         if layer is None:
-            known = _LIGHT.fullmatch(name) and not _HEAVY.fullmatch(name)
-            return 0 if known or self.functions.definition(call.func) is not None else _MOST + 1
+            if _LIGHT.fullmatch(name) and not _HEAVY.fullmatch(name):
+                return 0
+            known = self.functions.definition(call.func) is not None
+            return 0 if known or isinstance(self.tree.parent(call), cst.Expr) else _UNKNOWN
         rows, columns, gates = layer
         sides = self._width(call, rows, 0), self._width(call, columns, 1)
         known_sides = [side for side in sides if side is not None]
         if not known_sides or (len(known_sides) == 1 and not self._fits(call, known_sides[0])):
-            return _MOST + 1
+            return _UNKNOWN
         one, other = (known_sides * 2)[:2] if len(known_sides) == 2 else (known_sides[0], _WIDE)
         recurrent = other * other if gates > 1 or "hidden" in columns else 0
         return gates * (one * other + recurrent)
@@ -140,30 +186,30 @@ class Sizes(Analysis):
         )
         shape = next(made, None)
         if shape is None or any(arg.star for arg in shape.args):
-            return _WIDE if shape is None else _MOST + 1
+            return _WIDE if shape is None else _UNKNOWN
         given = [arg.value for arg in shape.args if arg.keyword is None]
         if len(given) == 1 and isinstance(given[0], cst.Tuple):
             given = [each.value for each in given[0].elements]
-        sides = [self._number(each) for each in given]
+        sides = [self.widths.number(each) for each in given]
         known = math.prod(side for side in sides if side is not None)
         if None not in sides:
             return known
-        return known * _WIDE if sides.count(None) == 1 and known <= _WIDE else _MOST + 1
+        return known * _WIDE if sides.count(None) == 1 and known <= _WIDE else _UNKNOWN
 
     def _filters_of(self, convolution: cst.Call, dimensions: int) -> int:
         """Return the weights of a convolution, more than a tiny one has if some are unknown."""
         given = self.values.argument_node(convolution, "kernel_size", 2)
         kernel = given.value if given is not None else None
         if isinstance(kernel, cst.Tuple):
-            sides = [self._number(each.value) for each in kernel.elements]
+            sides = [self.widths.number(each.value) for each in kernel.elements]
         else:
-            sides = [self._number(kernel) if kernel is not None else None] * dimensions
+            sides = [self.widths.number(kernel) if kernel is not None else None] * dimensions
         sides += [
             self._width(convolution, "in_channels", 0),
             self._width(convolution, "out_channels", 1),
         ]
         known = [side for side in sides if side is not None]
-        return math.prod(known) if len(known) == len(sides) else _MOST + 1
+        return math.prod(known) if len(known) == len(sides) else _UNKNOWN
 
     def _fits(self, call: cst.Call, width: int) -> bool:
         """Return whether a layer with one unknown width can be taken to be small."""
@@ -171,31 +217,35 @@ class Sizes(Analysis):
 
     def _is_filled_elsewhere(self, call: cst.Call, name: str) -> bool:
         """Return whether a container gets members that do not stand inside the class or call."""
-        if name not in ("torch.nn.Sequential", "torch.nn.ModuleList"):
+        if name not in _CONTAINERS:
             return False
         inside = any(isinstance(each, cst.ClassDef) for each in self.tree.ancestors(call))
-        return not inside and any(
-            arg.star or not isinstance(arg.value, (cst.Call, cst.List)) for arg in call.args
-        )
+        return not inside and any(arg.star or not self._is_seen(arg.value) for arg in call.args)
 
-    def _repeats(self, call: cst.Call, region: cst.CSTNode) -> bool:
+    def _is_seen(self, member: cst.BaseExpression) -> bool:
+        """Return whether the code that makes a member of a container is in view."""
+        return isinstance(member, (cst.Call, cst.List)) or bool(self.networks.roots(member))
+
+    def _times(self, call: cst.Call, region: cst.CSTNode) -> int:
+        """Return how often a layer is made, a few times in a loop of unknown length."""
         for outer in self.tree.ancestors(call):
             if outer is region:
-                return False
-            if type(outer) in _LOOPS:
-                return True
-        return False
+                break
+            if isinstance(outer, cst.For):
+                return self._passes(outer.iter)
+            if isinstance(outer, (cst.ListComp, cst.GeneratorExp)):
+                return self._passes(outer.for_in.iter)
+            if isinstance(outer, cst.While):
+                return _REPEATED
+        return 1
+
+    def _passes(self, iterated: cst.BaseExpression) -> int:
+        counts = isinstance(iterated, cst.Call) and self.names.name(iterated.func) == _RANGE
+        if not isinstance(iterated, cst.Call) or not counts or len(iterated.args) != 1:
+            return _REPEATED
+        known = self.widths.number(iterated.args[0].value)
+        return _REPEATED if known is None else max(known, 0)
 
     def _width(self, call: cst.Call, name: str, position: int) -> int | None:
         given = self.values.argument_node(call, name, position)
-        return self._number(given.value) if given is not None else None
-
-    def _number(self, node: cst.BaseExpression) -> int | None:
-        """Return the whole number that an expression is, also a product of such."""
-        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
-            one, other = self._number(node.left), self._number(node.right)
-            return None if one is None or other is None else one * other
-        found = self.values.value_of(node)
-        option = self.options.of(node) if not found.is_literal else None
-        number = option.default if option is not None else found.literal
-        return number if type(number) is int else None
+        return self.widths.number(given.value) if given is not None else None

@@ -42,7 +42,9 @@ class Hosting(Analysis):
         made = self._made(network)
         if not made or self._has_default_device or self._moves_unknown:
             return False
-        if any(id(each) in self._moved or not self._is_plain(each) for each in made):
+        if not all(map(self._is_plain, made)):
+            return False
+        if any(id(each) in self._moved for each in self._within(network)):
             return False
         return not any(id(each) in self._given_away for each in made)
 
@@ -141,6 +143,7 @@ class Hosting(Analysis):
         return {id(each) for node in self._receivers for each in self._within(node)}
 
     def _within(self, node: cst.BaseExpression) -> Iterator[cst.Call]:
+        """Yield the calls that make a network, and the networks that it is made of."""
         seen: set[int] = set()
         edge = [node]
         while edge:

@@ -274,8 +274,9 @@ class Kinds(Analysis):
             inner = self.kind(node.args[0].value)
             return inner if inner is not _UNKNOWN else called(name)
         if name in ("builtins.sum", "builtins.max", "builtins.min", "builtins.abs") and node.args:
-            inner = self.kind(node.args[0].value)
-            return inner if inner in _TENSORS else _UNKNOWN
+            given = node.args[0].value
+            found = (self.kind(given), self._kind_of_member(given, (None,)))
+            return next((each for each in found if each in _TENSORS), _UNKNOWN)
         if name.startswith("numpy.") and any(
             self.kind(arg.value) in _TENSORS for arg in node.args[:1]
         ):

@@ -170,9 +170,12 @@ def sent(call: cst.Call) -> Iterator[cst.BaseExpression]:
 
 
 def _scaled(value: cst.BaseExpression) -> Iterator[cst.Name]:
-    """Yield the name that a value is, or is a fraction of, and any losses that it adds up."""
+    """Yield the names that a value is, or is a fraction of, and any losses that it adds up."""
     if isinstance(value, cst.Name):
         yield value
+    elif isinstance(value, cst.IfExp):
+        yield from _scaled(value.body)
+        yield from _scaled(value.orelse)
     elif isinstance(value, cst.BinaryOperation):
         if isinstance(value.operator, cst.Divide):
             yield from _scaled(value.left)
@@ -190,6 +193,9 @@ def _says_loss(name: str) -> bool:
 def _summands(value: cst.BaseExpression) -> Iterator[cst.Name]:
     if isinstance(value, cst.Name):
         yield value
+    elif isinstance(value, cst.IfExp):
+        yield from _summands(value.body)
+        yield from _summands(value.orelse)
     elif isinstance(value, cst.BinaryOperation):
         if isinstance(value.operator, (cst.Divide, cst.Multiply)):
             yield from _summands(value.left)

@@ -18,6 +18,8 @@ from torchlint.semantic.values.kinds import Kinds
 _MADE_ON_HOST: Final = (FILLED | DRAWN - {"normal"}) | frozenset(
     "from_numpy tensor as_tensor FloatTensor LongTensor Tensor".split()
 )
+_MOVED_ALONG: Final = ("Parameter", "Buffer", "ParameterList", "ParameterDict")
+"""Tensors that a network takes along to a device, unlike its other attributes."""
 _REDUCING: Final = frozenset("mean sum max min norm prod median std var item all any".split())
 _MOVING: Final = frozenset("cpu to cuda xpu".split())
 _CHOOSING: Final = (cst.If, cst.IfExp, cst.Try)
@@ -49,7 +51,10 @@ class Placement(Analysis):
             return self._becomes_array(node) or all(map(self._bound, bindings))
         if isinstance(node, cst.Call):
             return self._call(node)
-        if isinstance(node, (cst.Attribute, cst.Subscript)):
+        if isinstance(node, cst.Attribute):
+            kept = self.functions.attribute(node)
+            return self.on_host(node.value) or (bool(kept) and all(map(self._bound, kept)))
+        if isinstance(node, cst.Subscript):
             return self.on_host(node.value)
         if isinstance(node, cst.UnaryOperation):
             return self.on_host(node.expression)
@@ -138,8 +143,14 @@ class Placement(Analysis):
         return self.kinds.kind(node) in (Kind.NUMBER, Kind.STRING, Kind.NOTHING)
 
     def _call(self, node: cst.Call) -> bool:
+        function = self.functions.callee(node)
+        if function is not None:
+            given = self.functions.returns(function)
+            return bool(given) and all(map(self.on_host, given))
         name = self.names.name(node.func)
         if name is not None and name.startswith("torch."):
+            if name.rpartition(".")[2] in _MOVED_ALONG:
+                return False
             if any(arg.keyword is not None and arg.keyword.value == "device" for arg in node.args):
                 return False
             tensors = [a.value for a in node.args if self.kinds.kind(a.value) in _TENSORS]

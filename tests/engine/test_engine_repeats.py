@@ -1,0 +1,31 @@
+"""One cause is told once: by the rule that reports the loop."""
+
+from __future__ import annotations
+
+from torchlint import check
+
+NORM = """\
+import torch
+from torch import nn
+def norm_of(parameters):
+    total = 0.0
+    for p in parameters:
+        total += p.grad.data.norm(2).item() ** 2
+    return total ** 0.5
+net = nn.Linear(8, 8).cuda()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for x in loader:
+    opt.zero_grad()
+    net(x.cuda()).mean().backward()
+    norms.append(norm_of(net.parameters()))
+    opt.step()
+"""
+
+
+def _codes(*select: str) -> set[str]:
+    return {each.code for each in check(NORM, select=select)}
+
+
+def test_a_wait_in_a_loop_that_another_rule_reports_is_told_once() -> None:
+    assert _codes("TL201") == {"TL201"}
+    assert _codes("TL201", "TL506") == {"TL506"}

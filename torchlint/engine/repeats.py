@@ -1,0 +1,50 @@
+"""Repeats: waits in the passes of a loop about which another rule says the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import libcst as cst
+
+from torchlint.edit import Span
+from torchlint.engine.stakes import WAITS
+from torchlint.finding import Finding
+
+if TYPE_CHECKING:
+    from torchlint.semantic.script import Script
+
+
+def told_once(found: list[Finding], script: Script) -> list[Finding]:
+    """Return findings without the waits in a loop whose head another rule reports.
+
+    A loop over batches does many things, any other has one cure.
+    """
+    from torchlint.semantic.loops.loops import Role
+
+    if not any(finding.code.startswith(WAITS) for finding in found):
+        return found
+    loops = [
+        (_head(script, loop.node), script.whole.tree.span(loop.node.body))
+        for loop in script.whole.loops.all()
+        if isinstance(loop.node, cst.For) and loop.role is Role.OTHER
+    ]
+    told = [
+        (finding.code, body)
+        for finding in found
+        for head, body in loops
+        if head.start <= finding.span.start and finding.span.end == head.end
+    ]
+    return [
+        finding
+        for finding in found
+        if not finding.code.startswith(WAITS)
+        or not any(
+            code != finding.code and body.start <= finding.span.start < body.end
+            for code, body in told
+        )
+    ]
+
+
+def _head(script: Script, loop: cst.For) -> Span:
+    """Return where a loop says what it draws."""
+    return Span(script.whole.tree.span(loop).start, script.whole.tree.span(loop.iter).end)

@@ -1,0 +1,144 @@
+"""Passing: which expressions the calls in view pass to the parameters of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import libcst as cst
+
+from torchlint.semantic.scope.names import Names
+from torchlint.semantic.scope.scopes import Binding, How, Scopes
+from torchlint.semantic.syntax.tree import Tree
+
+
+class Passing:
+    """Relates the arguments of calls to the parameters of the functions that they run."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        scopes: Scopes,
+        names: Names,
+        callers: Callable[[cst.FunctionDef], tuple[cst.Call, ...]],
+        definition: Callable[[cst.CSTNode], cst.CSTNode | None],
+        mentions: Callable[[str], Sequence[cst.CSTNode]],
+    ) -> None:
+        self.tree = tree
+        self.scopes = scopes
+        self.names = names
+        self.callers = callers
+        self.definition = definition
+        self.mentions = mentions
+        self._fields: dict[Binding, tuple[Binding, ...]] = {}
+
+    def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
+        """Return the expressions that calls in view pass to a parameter, and its default."""
+        parameters = self.tree.parent(parameter)
+        function = self.tree.parent(parameters) if parameters is not None else None
+        starred = isinstance(parameter.star, str) and parameter.star != ""
+        if starred or type(function) is not cst.FunctionDef:
+            return []
+        found: list[cst.BaseExpression] = []
+        for call in self._running(function):
+            value = self.passed(call, function, parameter.name.value)
+            if value is not None:
+                found.append(value)
+            elif parameter.default is not None:
+                found.append(parameter.default)
+        return found
+
+    def _running(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
+        """Yield the calls that run a function, for one that hands all on those that give it."""
+        for call in self.callers(function):
+            handing = self._handing_on(call)
+            yield from (self.callers(handing) if handing is not None else ()) or (call,)
+
+    def _handing_on(self, call: cst.Call) -> cst.FunctionDef | None:
+        """Return the function that hands all that it gets on: `f(*args, **kwargs)`."""
+        if not call.args or not all(arg.star for arg in call.args):
+            return None
+        function = self.scopes.function(call)
+        if function is None:
+            return None
+        stars = (function.params.star_arg, function.params.star_kwarg)
+        named = {each.name.value for each in stars if isinstance(each, cst.Param)}
+        handed = {arg.value.value for arg in call.args if isinstance(arg.value, cst.Name)}
+        owner = self.scopes.scope(function).node
+        own = len(function.params.params) - (type(owner) is cst.ClassDef)
+        return function if not own and named == handed else None
+
+    def passed(
+        self, call: cst.Call, function: cst.FunctionDef, name: str
+    ) -> cst.BaseExpression | None:
+        """Return the expression that a call passes for a parameter, None if it passes none."""
+        for arg in call.args:
+            if arg.keyword is not None and arg.keyword.value == name:
+                return arg.value
+        names = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
+        if name not in names:
+            return None
+        index = names.index(name) - self._bound_first(call, function)
+        if self.names.name(call.func) == "functools.partial":
+            index += 1
+        plain = [arg for arg in call.args if arg.keyword is None]
+        if not 0 <= index < len(plain) or any(arg.star for arg in plain[: index + 1]):
+            return None
+        return plain[index].value
+
+    def _bound_first(self, call: cst.Call, function: cst.FunctionDef) -> int:
+        """Return how many leading parameters a call binds implicitly (`self`)."""
+        owner = self.scopes.scope(function).node
+        if not isinstance(owner, cst.ClassDef):
+            return 0
+        if any(
+            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
+        ):
+            return 0
+        method = function.name.value
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value == method:
+            named = self.definition(call.func.value)
+            return 0 if isinstance(named, cst.ClassDef) else 1
+        return 1
+
+    # -- fields of dataclasses ----------------------------------------------------
+
+    def of_field(self, field: Binding, owner: cst.ClassDef) -> tuple[Binding, ...]:
+        """Return what calls in view assign to a field that a class declares, or the field itself.
+
+        Only a dataclass has fields that calls assign.
+        """
+        found = self._fields.get(field)
+        if found is None:
+            given = self._given_to_field(field, owner) if self._is_dataclass(owner) else ()
+            made = tuple(field._replace(how=How.ASSIGN, value=each) for each in given)
+            found = self._fields[field] = made or (field,)
+        return found
+
+    def _is_dataclass(self, owner: cst.ClassDef) -> bool:
+        marks = (each.decorator for each in owner.decorators)
+        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
+        return any(self.names.name(each) == "dataclasses.dataclass" for each in named)
+
+    def _given_to_field(self, field: Binding, owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
+        """Yield what the calls that make a dataclass without bases pass for a field."""
+        declared = [
+            each.target.value
+            for line in owner.body.body
+            if isinstance(line, cst.SimpleStatementLine)
+            for each in line.body
+            if isinstance(each, cst.AnnAssign) and isinstance(each.target, cst.Name)
+        ]
+        placed = field.name in declared and not owner.bases
+        for mention in self.mentions(owner.name.value):
+            call = self.tree.parent(mention)
+            if not isinstance(call, cst.Call) or call.func is not mention:
+                continue
+            if self.definition(mention) is not owner:
+                continue
+            index = declared.index(field.name) if placed else len(call.args)
+            plain = [arg for arg in call.args if arg.keyword is None]
+            if index < len(plain) and not any(arg.star for arg in plain):
+                yield plain[index].value
+            for arg in call.args:
+                if arg.keyword is not None and arg.keyword.value == field.name:
+                    yield arg.value
