@@ -2,6 +2,7 @@
 
     python benchmarks/laws.py append                    # all fixtures, with all donors: minutes
     python benchmarks/laws.py append --donors hand      # with the hand-made donors alone
+    python benchmarks/laws.py append --program some/repository  # each file with its program
     python benchmarks/laws.py cut some/scripts          # other files
     python benchmarks/laws.py rename order wrap
 
@@ -40,6 +41,7 @@ from reshaping import Reshaped, renamed, reordered, wrapped
 
 from torchlint.config import Settings
 from torchlint.engine import check_source
+from torchlint.engine.programs import Programs
 from torchlint.registry import Selection, load_registry
 from torchlint.source import Source
 
@@ -89,12 +91,15 @@ def _rules() -> Selection:
     return load_registry().select(Settings(select=("ALL",), ignore=tuple(OWN)))
 
 
-def found(text: str, name: str, *, whole: bool = True) -> Findings:
+def found(
+    text: str, name: str, *, whole: bool = True, programs: Programs | None = None
+) -> Findings:
     """Return the findings in a text with their edits, or with the class of the fix alone."""
     settings = Settings(unsafe_fixes=True)
     source = Source(name, text)
+    linked = programs.link(source, settings) if programs is not None else None
     findings: Findings = {}
-    for each in check_source(source, _rules(), settings).findings:
+    for each in check_source(source, _rules(), settings, linked=linked).findings:
         position = source.position(each.span.start)
         fix = ""
         if each.fix is not None:
@@ -123,18 +128,20 @@ def compared(law: str, script: str, change: str, before: Findings, after: Findin
 # -- the laws -----------------------------------------------------------------------------------
 
 
-def append(path: Path, donors: Sequence[tuple[str, str]]) -> Iterator[Outcome]:
-    """Append each donor to a script."""
+def append(
+    path: Path, donors: Sequence[tuple[str, str]], programs: Programs | None = None
+) -> Iterator[Outcome]:
+    """Append each donor to a script, which is judged with its program if `programs` are given."""
     text = _read(path)
     if _LOOKUPS.search(text):
         return
     rows = len(text.splitlines())
-    before = found(text, str(path))
+    before = found(text, str(path), programs=programs)
     for name, donor in donors:
         neighbour = beside(text, donor)
         if name == _label(path) or neighbour is None:
             continue
-        after = found(f"{text.rstrip()}\n\n\n{neighbour}", str(path))
+        after = found(f"{text.rstrip()}\n\n\n{neighbour}", str(path), programs=programs)
         own = {place: fix for place, fix in after.items() if place.row <= rows}
         yield compared("append", _short(path), name, before, own)
 
@@ -226,11 +233,16 @@ def _label(path: Path) -> str:
     return path.stem if path.parent.name == "quiet" else path.parent.name
 
 
-def outcomes(law: str, path: Path, kind: str) -> list[Outcome]:
+def outcomes(law: str, path: Path, kind: str, *, program: bool = False) -> list[Outcome]:
     """Return the outcomes of a law for one script."""
     if law == "append":
-        return list(append(path, _donors(kind)))
+        return list(append(path, _donors(kind), _programs() if program else None))
     return list(_LAWS[law](path))
+
+
+@cache
+def _programs() -> Programs:
+    return Programs()
 
 
 @cache
@@ -278,6 +290,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", nargs="+", help="laws, and files or folders to check them on")
     parser.add_argument("--donors", choices=("all", "hand"), default="all")
+    parser.add_argument("--program", action="store_true", help="append to modules of programs")
     parser.add_argument("--quiet", action="store_true", help="print the tables alone")
     parser.add_argument("--processes", type=int, default=1)
     args = parser.parse_args()
@@ -286,7 +299,7 @@ def main() -> None:
     breaches = []
     with ProcessPoolExecutor(args.processes) as pool:
         for law in laws:
-            made = pool.map(partial(outcomes, law, kind=args.donors), paths)
+            made = pool.map(partial(outcomes, law, kind=args.donors, program=args.program), paths)
             breaches += table(law, (outcome for each in made for outcome in each))
     for each in () if args.quiet else breaches:
         place = f"{each.script}:{each.place.row}:{each.place.column}"

@@ -69,7 +69,10 @@ def _read(line: ast.AST) -> set[str]:
 
 def beside(script: str, donor: str) -> str | None:
     """Return a donor without the imports that a script has, None if a name means two things."""
-    here, lines = _bound_by(ast.parse(script)), ast.parse(donor).body
+    try:
+        here, lines = _bound_by(ast.parse(script)), ast.parse(donor).body
+    except SyntaxError:
+        return None
     left: list[ast.stmt] = []
     for line in lines:
         if not isinstance(line, (ast.Import, ast.ImportFrom)):

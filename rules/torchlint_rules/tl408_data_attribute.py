@@ -43,7 +43,7 @@ class DataAttribute(Rule):
         message = f"`Variable` has no purpose since torch 0.4: use {what}"
         if len(calls) > 1:
             more = "once more" if len(calls) == 2 else f"{len(calls) - 1} more times"
-            message += f", here and {more} in this file"
+            message += f", here and {more}"
         known = [each for each in fixes if each is not None]
         edits = dict.fromkeys(edit for each in known for edit in each.edits)
         fix = replace(known[0], edits=tuple(edits)) if known else None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import libcst as cst
+from linked_modules import parse
+
 from torchlint.semantic.script import Script, sections
 from torchlint.source import Source
 
@@ -68,6 +71,24 @@ def test_names_of_a_function_keep_nothing_together() -> None:
 def test_an_unused_import_belongs_to_what_runs() -> None:
     script = Script.parse(Source("a.py", "import apex\nimport re\nx = 1\ndef f(): return re\n"))
     assert [each.functions.imported for each in sections(script)] == [("apex",), ("re",)]
+
+
+def test_definitions_that_share_a_linked_helper_are_together() -> None:
+    texts = {
+        "a.py": "import b\nfrom c import k as q\ndef f(): b.h()\ndef g(): b.h()\ndef l(): q()\n",
+        "b.py": "def h(): pass\ndef unused(): pass\n",
+        "c.py": "import a\nx = 1\ndef k(): a.m(x)\ndef n(): a.l()\n",
+    }
+    found = [each.tree for each in sections(parse(texts, "a.py"))]
+    named = [
+        [
+            str(each.place(line))
+            for line in each.body
+            if not isinstance(line, cst.SimpleStatementLine)
+        ]
+        for each in found
+    ]
+    assert named == [["a.py:5", "c.py:3", "c.py:4"], ["a.py:3", "a.py:4", "b.py:1"]]
 
 
 def test_another_training_is_not_around_a_step() -> None:

@@ -29,7 +29,7 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
     impact = finding.impact or head.impact
     if script.whole.program.branches.are_never_taken(finding.span):
         return None
-    purpose = script.whole.program.purpose
+    purpose = script.program.purpose
     if purpose.is_one_off(finding.span):
         if _is_small(impact, head) and purpose.is_applied_once(finding.span):
             return None
@@ -37,7 +37,8 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
     waits = head.code.startswith(WAITS)
     if impact == "low":
         return None if waits and _is_drowned(finding, script) else finding
-    if purpose.is_unused(finding.span) or (waits and _is_rare(finding, impact, script)):
+    unused = script.whole.program.purpose.is_unused(finding.span)
+    if unused or (waits and _is_rare(finding, impact, script)):
         return replace(finding, impact="low")
     if not head.is_about_results and purpose.is_evaluated_once(finding.span):
         return replace(finding, impact=_LESS[impact])

@@ -272,6 +272,7 @@ class ProgramFacts(Program):
         loaders: LoaderFacts,
         target: Target,
         vocabulary: Vocabulary,
+        running: Purpose | None,
     ) -> None:
         functions = values.functions
         super().__init__(functions, values.kinds, values, loops)
@@ -280,7 +281,7 @@ class ProgramFacts(Program):
         self.moves = Moves(loaders.datasets.work, values, target)
         self.processes = Processes(functions, values.origins, calls)
         self.branches = Branches(functions, values.origins)
-        self.purpose = Purpose(functions, values.kinds, loops, self.branches)
+        self.purpose = Purpose(functions, values.kinds, loops, self.branches, running)
         self.determinism = Determinism(functions.tree, functions.names, values, calls)
         self.trainings = Trainings(functions, values, values.origins, calls)
         self.vocabulary = vocabulary

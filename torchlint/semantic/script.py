@@ -93,13 +93,19 @@ class Script:
         updates, modes = self.optimizers.updates, self.modules.modes
         self.evaluations = EvaluationFacts(self.values, self.loops, modes, updates, self.calls)
         self.program: ProgramFacts = ProgramFacts(
-            self.values, self.loops, self.calls, self.loaders, target, vocabulary
+            self.values,
+            self.loops,
+            self.calls,
+            self.loaders,
+            target,
+            vocabulary,
+            running.program.purpose if running is not None else None,
         )
         self.edits: Rewrite = (
             whole.edits if whole is not None else Rewrite(tree.source, tree, self.scopes)
         )
         """The edits of fixes."""
-        self._sections = Sections(tree, self.scopes)
+        self._sections = Sections(tree, self.names)
         self._found: dict[Callable[[Script], Any], Any] = {}
         self._memos: dict[Callable[[Script, Any], Any], Memo[Any, Any]] = {}
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.scope.bindings import Binding, How, Scope
+from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.outside import Outside
-from torchlint.semantic.scope.scopes import How, Scopes
 from torchlint.semantic.syntax.methods import last_word, word_of
 from torchlint.semantic.syntax.section import Section
 from torchlint.semantic.syntax.tree import Tree
@@ -23,30 +25,41 @@ _OF_FUNCTION: Final = "locals"
 _OF_TEXT: Final = "eval"
 """The one of them that mostly reads a value that a user writes: a list, a number."""
 
+_KNOWN: Final = ("torch.", "builtins.", "functools.", "dataclasses.", "contextlib.", "typing.")
+"""The beginnings of the names of decorators that keep no definition."""
+
 
 class Sections:
-    """Relates the top-level statements of a file by the names that they share."""
+    """Relates the top-level statements in view by the names that they share.
 
-    def __init__(self, tree: Tree, scopes: Scopes) -> None:
+    Those of linked modules, too: an import of a name that is in view joins its users to it.
+    """
+
+    def __init__(self, tree: Tree, names: Names) -> None:
         self.tree = tree
-        self.scopes = scopes
-        self.body = tree.module.body
+        self.names = names
+        self.scopes = names.scopes
+        self.body = tree.body
         self.starts = [tree.order(line) for line in self.body]
         self.imports = [number for number, line in enumerate(self.body) if _imports(line)]
 
     def all(self) -> list[Tree]:
-        """Return the sections of the file, the one that runs at import first.
+        """Return the sections with statements of the file, the one that runs at import first.
 
         Two definitions are in one section if one names the other, or both name a third. Everything
-        that runs at import is in the first, with all that it names. An import belongs to the
-        sections that use it, one that none uses to the first.
+        that runs at import is in the first, with all that it names or that decorators register. An
+        import belongs to the sections that use it, one that none uses to the first.
         """
-        if not any(isinstance(line, _DEFINITIONS) for line in self.body) or self._is_joined():
+        if not any(isinstance(line, _DEFINITIONS) for line in self.body) or self.tree.view.files:
             return [self.tree]
-        groups = self._groups()
-        if len(groups) == 1:
+        first, *others = self._groups()
+        if not others:
             return [self.tree]
+        groups = (first, *(each for each in others if any(map(self._is_own, each))))
         return [self._section(numbers) for numbers in groups]
+
+    def _is_own(self, number: int) -> bool:
+        return self.tree.is_own(self.body[number])
 
     def around(self, node: cst.CSTNode, apart: Iterable[cst.CSTNode]) -> Tree | None:
         """Return what has to do with a node, None if nothing else is in the file.
@@ -54,7 +67,7 @@ class Sections:
         That is the code that leads to it, and all that this code names, but neither the definitions
         around the nodes `apart`, unless they lead there as well, nor what is only handed to those.
         """
-        if self._is_joined():
+        if self.tree.view.files:
             return None
         home = self._number(node)
         leading = self._closure([home], self._users, ())
@@ -72,35 +85,32 @@ class Sections:
 
     def _homes_in(self, lines: Iterable[cst.CSTNode]) -> Iterator[int]:
         """Yield the top-level statements that some lines name."""
-        module = self.scopes.module
         for line in lines:
             for name in self.tree.within(line, cst.Name):
-                if self.scopes.lookup(name.value, self.scopes.scope(name)) is module:
-                    yield from (self._number(each.node) for each in module.bindings[name.value])
+                scope = self.scopes.lookup(name.value, self.scopes.scope(name))
+                if scope is not None and isinstance(scope.node, cst.Module):
+                    yield from (self._number(each.node) for each in scope.bindings[name.value])
 
     def _in_order(self, nodes: list[cst.CSTNode]) -> list[cst.CSTNode]:
         return sorted(nodes, key=self.tree.order)
 
-    def _is_joined(self) -> bool:
-        """Return whether more than names may join statements: other modules, or lookups by name."""
-        return bool(self.tree.texts) or any(
-            self._finds_definitions(name) for word in _BY_NAME for name in self.tree.spelled(word)
-        )
-
     def _finds_definitions(self, name: cst.Name) -> bool:
-        """Return whether a function may find a definition of the file by its name here."""
-        if not self.scopes.reads(name):
+        """Return whether a function may find a definition of its module by its name here."""
+        if self.scopes.lookup(name.value, self.scopes.scope(name)) is not None:
             return False
         if name.value == _OF_FUNCTION:
             return self.scopes.function(name) is None
         return name.value != _OF_TEXT or not self._reads_value(self.tree.parent(name))
 
     def _reads_value(self, call: cst.CSTNode | None) -> bool:
-        """Return whether what a call of `eval` returns is kept under a name that nothing calls."""
-        line = self.tree.parent(call) if isinstance(call, cst.Call) else None
-        if not isinstance(line, cst.Assign):
+        """Return whether a call of `eval` gives a name, or a loop, what nothing calls."""
+        user = self.tree.parent(call) if isinstance(call, cst.Call) else None
+        if isinstance(user, cst.Assign):
+            targets = [each.target for each in user.targets]
+        elif isinstance(user, (cst.For, cst.CompFor)):
+            targets = [user.target]
+        else:
             return False
-        targets = [each.target for each in line.targets]
         words = {last_word(each) for each in targets if isinstance(each, (cst.Attribute, cst.Name))}
         return len(words) == len(targets) and words.isdisjoint(self._called)
 
@@ -128,14 +138,44 @@ class Sections:
         ]
 
     @cached_property
+    def _registered(self) -> list[int]:
+        """The definitions that a decorator may hand to what runs: `@register("net")`."""
+        return [number for number, line in enumerate(self.body) if self._is_registered(line)]
+
+    def _is_registered(self, line: cst.CSTNode) -> bool:
+        if not isinstance(line, _DEFINITIONS):
+            return False
+        calls = (each.decorator for each in line.decorators if type(each.decorator) is cst.Call)
+        return any(not (self.names.name(each.func) or "").startswith(_KNOWN) for each in calls)
+
+    @cached_property
     def _uses(self) -> tuple[tuple[int, int], ...]:
         """Each top-level statement that names a thing of another, and the other."""
         return tuple(self._find_uses())
 
     def _find_uses(self) -> Iterator[tuple[int, int]]:
-        module = self.scopes.module
+        for scope in self.scopes.opened():
+            if isinstance(scope.node, cst.Module):
+                yield from self._uses_of_module(scope)
+            else:
+                yield from self._uses_of_imports(scope)
+        for node in self.tree.all(cst.Attribute) if self.tree.texts else ():
+            place = self._number(node)
+            yield from ((place, home) for home in self._homes(self.names.linked(node)))
+        for name in (name for word in _BY_NAME for name in self.tree.spelled(word)):
+            if self._finds_definitions(name):
+                place = self._number(name)
+                yield from ((place, home) for home in self._found_from(name))
+
+    def _found_from(self, name: cst.Name) -> Iterable[int]:
+        """Return the statements that make what the module of a name binds; all for a star."""
+        if self.scopes.stars(name):
+            return range(len(self.body))
+        return self._homes(chain.from_iterable(self.scopes.module_scope(name).bindings.values()))
+
+    def _uses_of_module(self, module: Scope) -> Iterator[tuple[int, int]]:
         for word, bindings in module.bindings.items():
-            homes = {self._number(binding.node) for binding in bindings}
+            homes = self._homes(bindings)
             if all(each.how is How.IMPORT for each in bindings):
                 homes.difference_update(self.imports)
             for home in homes:
@@ -144,6 +184,16 @@ class Sections:
                 if self.scopes.lookup(word, self.scopes.scope(name)) is module:
                     place = self._number(name)
                     yield from ((place, home) for home in homes)
+
+    def _uses_of_imports(self, scope: Scope) -> Iterator[tuple[int, int]]:
+        """Yield what a function or a class imports from a module in view, and where it stands."""
+        place = self._number(scope.node)
+        for word in scope.unlinked:
+            yield from ((place, home) for home in self._homes(scope.bindings[word]))
+
+    def _homes(self, bindings: Iterable[Binding]) -> set[int]:
+        """Return the top-level statements that make some bindings."""
+        return {self._number(binding.node) for binding in bindings}
 
     @cached_property
     def _named(self) -> dict[int, set[int]]:
@@ -178,7 +228,7 @@ class Sections:
         for place, home in self._uses:
             either[place].add(home)
             either[home].add(place)
-        for number in self._executed[1:]:
+        for number in (*self._executed[1:], *self._registered) if self._executed else ():
             either[self._executed[0]].add(number)
             either[number].add(self._executed[0])
         groups: list[set[int]] = []
@@ -196,10 +246,11 @@ class Sections:
     def _importers(self) -> dict[int, set[int]]:
         """Return the statements that read a name that each import binds, by its number."""
         found = {number: set[int]() for number in self.imports}
-        for word, bindings in self.scopes.module.bindings.items():
-            users = {self._number(name) for name in self.tree.spelled(word)}
-            for home in {self._number(each.node) for each in bindings}:
-                if home in found:
+        for scope in self.scopes.modules:
+            for word, bindings in {**scope.bindings, **scope.unlinked}.items():
+                spelled = self.tree.among(self.tree.spelled(word), scope.node)
+                users = set(map(self._number, spelled))
+                for home in self._homes(bindings) & found.keys():
                     found[home] |= users
         return {number: users - found.keys() for number, users in found.items()}
 

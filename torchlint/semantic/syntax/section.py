@@ -38,7 +38,9 @@ class Section(Tree):
 
     def within(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
         """Yield the nodes of exactly this type inside `outer`, in source order."""
-        return iter(self.all(kind)) if outer is self.module else self.whole.within(outer, kind)
+        if isinstance(outer, cst.Module):
+            return iter(self.whole.among(self.all(kind), outer))
+        return self.whole.within(outer, kind)
 
     def span(self, node: cst.CSTNode) -> Span:
         """Return the span of a node; that of an expression includes its own parentheses."""

@@ -39,13 +39,21 @@ _FIGURES: Final = ("matplotlib.", "seaborn.", "plotly.")
 class Intent(Analysis):
     """Tells what the code does: that of the file, of what uses it, and of what they may run.
 
-    With `alone`, what uses the file does not count.
+    With `alone`, what uses the file does not count. What runs at import does, though it may be
+    another section: `running` is its intent.
     """
 
     def __init__(
-        self, functions: Functions, kinds: Kinds, loops: Loops, *, alone: bool = False
+        self,
+        functions: Functions,
+        kinds: Kinds,
+        loops: Loops,
+        running: Intent | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
         super().__init__(functions)
+        self.running = running
         self.alone = alone
         self.kinds = kinds
         self.loops = loops
@@ -53,6 +61,8 @@ class Intent(Analysis):
     @cached_property
     def trains(self) -> bool:
         """Whether anything that may run trains, or hands a network to what does."""
+        if self.running is not None and self.running.trains:
+            return True
         called = {word_of(call) for call in self._calls if not self._is_another(call)}
         if not called.isdisjoint(_TRAINING) or {_BACKWARD, _STEP} <= called:
             return True
@@ -91,18 +101,22 @@ class Intent(Analysis):
     @cached_property
     def applies(self) -> bool:
         """Whether anything in view makes a loader, or runs a network in a loop."""
+        if self.running is not None and self.running.applies:
+            return True
         loaders = any(self.kinds.kind(call) is Kind.LOADER for call in self.tree.all(cst.Call))
         return loaders or any(self.loops.runs_module(loop.node.body) for loop in self.loops.all())
 
     @cached_property
     def loads_weights(self) -> bool:
         """Whether anything that may run loads the weights of an earlier training."""
-        return any(map(self._loads, self._calls))
+        at_import = self.running is not None and self.running.loads_weights
+        return at_import or any(map(self._loads, self._calls))
 
     @cached_property
     def draws(self) -> bool:
         """Whether anything that may run draws a figure."""
-        return any(map(self.is_figure, self._calls))
+        at_import = self.running is not None and self.running.draws
+        return at_import or any(map(self.is_figure, self._calls))
 
     def is_figure(self, call: cst.Call) -> bool:
         """Return whether a call is one of a library that draws figures."""

@@ -27,26 +27,36 @@ _LOOKING: Final = frozenset("builtins.getattr builtins.globals builtins.eval".sp
 
 
 class Purpose(Analysis):
-    """Tells training programs from scripts that apply networks or make data once."""
+    """Tells training programs from scripts that apply networks or make data once.
+
+    `running` is the purpose of what runs at import, where that is another section.
+    """
 
     def __init__(
-        self, functions: Functions, kinds: Kinds, loops: Loops, branches: Branches
+        self,
+        functions: Functions,
+        kinds: Kinds,
+        loops: Loops,
+        branches: Branches,
+        running: Purpose | None,
     ) -> None:
         super().__init__(functions)
         self.branches = branches
         self.kinds = kinds
         self.loops = loops
-        self.intent = Intent(functions, kinds, loops)
-        self._intent_alone = Intent(functions, kinds, loops, alone=True)
+        self.intent: Intent = Intent(functions, kinds, loops, running.intent if running else None)
+        self.intent_alone: Intent = Intent(
+            functions, kinds, loops, running.intent_alone if running else None, alone=True
+        )
         self._tests = Memo(True, self.names.trail, self._is_test)
 
     def is_one_off(self, span: Span) -> bool:
         """Return whether code runs in a script that does something other than train, or draws.
 
-        The code of networks does not: other scripts train them.
+        The code of networks does not: other scripts train them, but for those of notebooks.
         """
         if self._is_part_of_network(span):
-            return False
+            return self.tree.source.is_notebook and not self.intent.trains
         outer = self._outermost(span)
         intent = self._intent(outer)
         if not intent.trains and intent.applies and self._is_run(outer):
@@ -63,7 +73,7 @@ class Purpose(Analysis):
         """Return what the code that runs with a function does."""
         if outer is None or not self._is_started or self._is_run_outside(outer, CALLERS):
             return self.intent
-        return self._intent_alone
+        return self.intent_alone
 
     def _is_run_outside(self, function: cst.FunctionDef, depth: int) -> bool:
         """Return whether code of other files may run a function."""

@@ -115,8 +115,14 @@ class Placement(Analysis):
         return stays and not any(map(self._is_on_device, forward.args))
 
     def _is_on_device(self, arg: cst.Arg) -> bool:
-        """Return whether the file shows that it moves an argument to a device."""
-        return any(map(self.hosting.moves, (arg.value, *self.hosting.origins.of(arg.value).values)))
+        """Return whether the file moves an argument to a device, or another network makes it."""
+        values = (arg.value, *self.hosting.origins.of(arg.value).values)
+        return any(map(self.hosting.moves, values)) or any(
+            isinstance(each, cst.Call)
+            and self.kinds.kind(each.func) is Kind.MODULE
+            and not self.on_host(each)
+            for each in values
+        )
 
     def _is_only_copied(self, network: cst.BaseExpression) -> bool:
         """Return whether the file moves a network to the host, and nowhere else."""
