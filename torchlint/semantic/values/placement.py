@@ -162,7 +162,8 @@ class Placement(Analysis):
             tensors = [a.value for a in node.args if self.kinds.kind(a.value) in _TENSORS]
             if tensors:
                 return self._all_on_host(tensors)
-            return name.rpartition(".")[2] in _MADE_ON_HOST
+            module, _, last = name.rpartition(".")
+            return module != "torch.cuda" and last in _MADE_ON_HOST
         if self.kinds.kind(node.func) is Kind.CRITERION:
             return self._all_on_host([arg.value for arg in node.args])
         if self.kinds.kind(node.func) is Kind.MODULE:
