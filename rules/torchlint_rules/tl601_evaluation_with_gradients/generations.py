@@ -20,6 +20,8 @@ def generations(script: Script) -> Iterator[tuple[cst.For | cst.While, cst.Call]
             continue
         if script.loops.owner(loop.node) != "none":
             continue
+        if script.loops.environments.are_stepped_in(loop.node.body):
+            continue
         own = [*script.functions.own(loop.node.body, cst.Call)]
         calls = [call for call in own if script.loops.module_call(call) is not None]
         if not calls or _CHOOSING.isdisjoint(map(word_of, own)):
