@@ -66,13 +66,14 @@ class CollectiveEveryStep(Rule):
         yield from self._numbers(script)
 
     def _barriers(self, script: Script) -> Iterator[Finding]:
-        """Flag the first barrier of a loop, with the loop's others."""
+        """Flag the first barrier of a loop or of a step, with the others there."""
         found: dict[cst.CSTNode, list[cst.Call]] = {}
         direct = (site.node for site in script.calls.of(*_BARRIERS))
         for call in chain(direct, _waiting(script)):
             loop = script.loops.batch_loop(call)
-            if loop is not None and _is_hot(script, call):
-                found.setdefault(loop.node, []).append(call)
+            repeated = _step(script, call) if loop is None else loop.node
+            if repeated is not None and (loop is None or _is_hot(script, call)):
+                found.setdefault(repeated, []).append(call)
         for calls in found.values():
             first, *others = sorted(calls, key=script.tree.order)
             notes = tuple(Note(script.span(other), "here as well") for other in others)
@@ -120,11 +121,11 @@ class CollectiveEveryStep(Rule):
 
 def _of_barrier(script: Script, call: cst.Call) -> str:
     loop = script.loops.batch_loop(call)
-    trains = loop is not None and loop.role is Role.TRAIN_BATCH
+    trains = loop is None or loop.role is Role.TRAIN_BATCH
     why = "averaging the gradients keeps them in step" if trains else "no batch needs the others"
     return (
         f"`{script.code(call)}` makes all processes wait for the slowest in every batch, though "
-        f"{why}: move it out of the loop"
+        f"{why}: move it out of the {'step' if loop is None else 'loop'}"
     )
 
 
@@ -162,6 +163,15 @@ def _is_hot(script: Script, call: cst.Call) -> bool:
         and loop.role in _LOOPS
         and script.loops.frequency(call) is Frequency.EVERY_PASS
     )
+
+
+def _step(script: Script, call: cst.Call) -> cst.FunctionDef | None:
+    """Return the function around a call that makes one training step, whatever runs it."""
+    function = script.scopes.function(call)
+    if function is None or not script.loops.each_step(call):
+        return None
+    calls = script.functions.own(function.body, cst.Call)
+    return function if any(map(script.loops.is_step, calls)) else None
 
 
 def _waiting(script: Script) -> Iterator[cst.Call]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from notebook_samples import code, notebook
 
 from torchlint import check
 
@@ -207,3 +208,29 @@ def test_small_waits_of_a_network_that_samples_are_no_findings(
     rest: str, impacts: set[str]
 ) -> None:
     assert _impacts(SAMPLER.format(rest=rest), "TL209") == impacts
+
+
+ATTENTION = """\
+import torch
+from torch import nn
+class Attention(nn.Module):
+    def forward(self, q, k, v):
+        return torch.softmax(q @ k.transpose(-2, -1) / 8, dim=-1) @ v
+"""
+STEP = """\
+net = Attention()
+net(x, x, x).sum().backward()
+torch.optim.SGD(net.parameters(), 0.1).step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "rest", "impact"),
+    [("a.ipynb", "", "low"), ("a.ipynb", STEP, "high"), ("a.py", "", "high")],
+)
+def test_a_network_that_a_notebook_only_shows_is_low(name: str, rest: str, impact: str) -> None:
+    text = ATTENTION + rest
+    if name.endswith(".ipynb"):
+        text = notebook(code(text))
+    found = check(text, filename=name, select=("TL310",))
+    assert {each.impact for each in found} == {impact}

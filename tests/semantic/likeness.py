@@ -65,7 +65,7 @@ def compare(source: Source, tree: ast.Module, module: cst.Module) -> Syntax:
     syntax = read(source, tree)
     mine, theirs = Tree(source, syntax), Tree(source, Syntax(module))
     for ours, other in pairs(syntax.module, module, ""):
-        if other in theirs._order:
+        if other in theirs.ranks:
             assert mine.order(ours) == theirs.order(other)
             assert mine.end(ours) == theirs.end(other)
             if not isinstance(other, ELSEWHERE):

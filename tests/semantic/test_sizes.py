@@ -12,6 +12,7 @@ from torchlint.source import Source
 
 _CLASSES = """
 import math
+import types
 import numpy as np
 import timm
 import torch
@@ -45,6 +46,8 @@ class Painter(nn.Module):
         for _ in range(depth):
             layers += [nn.Linear(hidden, hidden), nn.GELU()]
         self.body = nn.Sequential(*layers, nn.Linear(hidden, int(np.prod(shape))))
+options = types.SimpleNamespace()
+options.width = 64
 class Mixer(nn.Module):
     def __init__(self, sides=(32, 32)):
         super().__init__()
@@ -96,6 +99,8 @@ def _network(made: str) -> tuple[Script, cst.BaseExpression]:
         ("nn.Sequential(nn.Linear(28 * 28, 1024), nn.Linear(1024, 28 * 28))", True),
         ("nn.Sequential(nn.Linear(28 * 28, 1024), nn.Embedding(50000, 1024))", False),
         ("Mixer()", False),
+        ("nn.LSTM(options.width, options.width, 3)", True),
+        ("nn.LSTM(options.inputs, options.inputs, 3)", False),
         ("timm.create_model('resnet50')", False),
         ("unknown", False),
     ],

@@ -204,10 +204,10 @@ class _Check:
             found = list(head.load()(options).check(script))
             for finding in found:
                 self._refuse_wrong(finding, head)
-            weighing = (weighed(finding, head, script) for finding in found)
-            found = [finding for finding in weighing if finding is not None]
             if self.linked.view.modules:
                 found = [own for each in found if (own := own_part(each, script)) is not None]
+            weighing = (weighed(finding, head, script) for finding in found)
+            found = [finding for finding in weighing if finding is not None]
         except Overdue as overdue:
             overdue.rule = head.code
             raise

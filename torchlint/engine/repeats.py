@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def told_once(found: list[Finding], script: Script) -> list[Finding]:
     """Return findings without the waits in a loop whose head another rule reports.
 
-    A loop over batches does many things, any other has one cure.
+    A loop that runs a network does many things, any other has one cure.
     """
     from torchlint.semantic.loops.loops import Role
 
@@ -26,7 +26,9 @@ def told_once(found: list[Finding], script: Script) -> list[Finding]:
     loops = [
         (_head(script, loop.node), script.whole.tree.span(loop.node.body))
         for loop in script.whole.loops.all()
-        if isinstance(loop.node, cst.For) and loop.role is Role.OTHER
+        if isinstance(loop.node, cst.For)
+        and loop.role is Role.OTHER
+        and not script.whole.loops.runs_module(loop.node.body)
     ]
     told = [
         (finding.code, body)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from torchlint.program.imports import folder_of
+from torchlint.semantic.values.argumentfiles import COMPOSED
 from torchlint.semantic.view import ALONE, Excerpt, LinkedModule, View
 
 if TYPE_CHECKING:
@@ -26,9 +27,14 @@ _READING: Final = re.compile(
     r"\b(?:json|yaml)\.(?:\w+_)?loads?\b|\bparse_(?:json|yaml)_file\b|\bdeepspeed\b"
     r"|\bOmegaConf\.load\b|\bdefault_config_files\b"
 )
+_MAIN: Final = re.compile(r"@(?:hydra\.)?main\(([^)]*)\)")
+_OPTION: Final = re.compile(r"""config_(path|name)\s*=\s*["']([\w./-]*)["']""")
+_GROUP: Final = re.compile(r"^\s*-\s*(\w+):\s*([\w./-]+)\s*(?:#.*)?$", re.MULTILINE)
+_PLACED: Final = re.compile(r"\A\s*#\s*@package\b")
+"""The start of a file whose entries belong somewhere else."""
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\b(?:true|false|null)\b')
 _CONSTANTS: Final = {"true": "True", "false": "False", "null": "None"}
-_MOST_NAMED: Final = 8
+_MOST_NAMED: Final = 16
 _MOST_NODES: Final = 2_000
 _UNKNOWN: Final = "unknown"
 """The name that stands for a value of which Python has no literal."""
@@ -51,6 +57,9 @@ def with_argument_files(
         if any(ending in code for ending in ENDINGS) and _READING.search(code):
             for name in _NAMED.findall(code):
                 found.setdefault(name, set()).update(_places(name, path, paths))
+        if "hydra" in code:
+            for name, place in _composed(code, path, paths, read):
+                found.setdefault(f"{COMPOSED}{name}", set()).add(place)
     named = {name: places.pop() for name, places in found.items() if len(places) == 1}
     modules = dict[str, LinkedModule]()
     for path in sorted(set(named.values()))[:_MOST_NAMED]:
@@ -71,6 +80,27 @@ def _places(name: str, path: str, known: frozenset[str]) -> Iterator[str]:
         if not folder:
             return
         folder = folder_of(folder.rstrip("/"))
+
+
+def _composed(
+    code: str, path: str, known: frozenset[str], read: Callable[[str], str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the files that `hydra.main` puts together, each with its name without the ending."""
+    for main in _MAIN.finditer(code):
+        given = dict(_OPTION.findall(main[1]))
+        folder = given.get("path") or "."
+        if "name" not in given or ("config_path" in main[1] and "path" not in given):
+            continue
+        first = f"{folder}/{given['name'].removesuffix('.yaml')}"
+        whole = posixpath.normpath(posixpath.join(folder_of(path), f"{first}.yaml"))
+        if whole not in known:
+            continue
+        yield first, whole
+        for group, option in _GROUP.findall(read(whole)):
+            name = f"{folder}/{group}/{option.removesuffix('.yaml')}"
+            place = posixpath.normpath(posixpath.join(folder_of(path), f"{name}.yaml"))
+            if place in known and not _PLACED.match(read(place)):
+                yield name, place
 
 
 def as_python(path: str, text: str) -> str:

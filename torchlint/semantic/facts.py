@@ -205,7 +205,8 @@ class ModuleFacts(Networks):
         self.reach = Reach(functions, kinds, origins, loops)
         self.saved_weights = SavedWeights(functions, self, self.reach)
         self.lineage = Lineage(functions, kinds, loops, values.gradients)
-        self.sizes = Sizes(functions, values, Widths(functions, values.options, origins), self)
+        self.widths = Widths(functions, values.options, origins)
+        self.sizes = Sizes(functions, values, self.widths, self)
         self.graphs = Graphs(self, self.sizes, loops, loops.steps)
 
     def may_be_hooked(self, network: cst.BaseExpression) -> bool:

@@ -22,6 +22,8 @@ from torchlint_rules.shared.engineoutputs import reads_outputs
 
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
+_TENSORS: Final = (Kind.TENSOR, Kind.UNKNOWN)
+"""Unknown is what a detached value is, where nothing shows what computed it."""
 
 
 def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
@@ -35,6 +37,7 @@ def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
             id(each.reading.node)
             for each in script.readings.waits.of_step(function)
             if each.target is not None
+            and (_is_loss(script, each.reading.tensor) or _is_of_self(script, each.target))
         }
         for read in script.readings.within(function.body):
             if not _is_idle(script, function, read, id(read.node) in kept):
@@ -91,10 +94,14 @@ def _is_idle(script: Script, function: cst.FunctionDef, read: Reading, is_kept: 
         return False
     if script.values.placement.on_host(read.tensor):
         return False
-    logged = script.readings.is_logged(read.node)
-    if not _is_loss(script, read.tensor):
-        return logged and script.kind(read.tensor) is Kind.TENSOR
-    return logged or is_kept or _is_output(script, read)
+    if is_kept or script.readings.is_logged(read.node):
+        return _is_loss(script, read.tensor) or script.kind(read.tensor) in _TENSORS
+    return _is_loss(script, read.tensor) and _is_output(script, read)
+
+
+def _is_of_self(script: Script, target: cst.BaseExpression) -> bool:
+    """Return whether what a value is added to outlives the call of a method."""
+    return script.code(target).startswith("self.")
 
 
 def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:

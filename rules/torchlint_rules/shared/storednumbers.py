@@ -19,7 +19,7 @@ def stored_numbers(script: Script, code: str, role: Role) -> Iterator[Finding]:
         return
     for loop in script.loops.of(role):
         for read in script.readings.within(loop.node.body):
-            held = _holder(script, read)
+            held = holder_on_device(script, read)
             if held is None or script.loops.frequency(read.node) is not Frequency.EVERY_PASS:
                 continue
             kept = f"{script.tree.brief(read.tensor)}.detach()"
@@ -38,7 +38,7 @@ def _detached(script: Script, read: Reading) -> Fix | None:
     return Fix.exact("Store the tensor", edits)
 
 
-def _holder(script: Script, read: Reading) -> str | None:
+def holder_on_device(script: Script, read: Reading) -> str | None:
     """Return the tensor on the device of which an item is set to what is read."""
     line = script.tree.parent(read.node)
     if read.form is not Form.NUMBER or not isinstance(line, cst.Assign) or len(line.targets) != 1:

@@ -34,6 +34,7 @@ from torchlint_rules.shared.deferrable import (
 from torchlint_rules.shared.loglines import log_lines
 from torchlint_rules.shared.occasionalreads import occasional_reads
 from torchlint_rules.shared.passwaits import staying
+from torchlint_rules.shared.storednumbers import holder_on_device
 
 _SHARES: Final = "read one by one as well: keep this on the device, too"
 _STAYS: Final = "every pass waits here as well: read both once"
@@ -50,7 +51,7 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
     said |= {id(each.node) for each in early}
     found = [_found(script, code, each) for each in sums]
     for wait in _indirect(script, role):
-        if id(wait.reading.node) not in said:
+        if id(wait.reading.node) not in said and holder_on_device(script, wait.reading) is None:
             said.add(id(wait.reading.node))
             notes = script.loops.repetition.notes_on(wait.loop.node)
             span = script.span(wait.reading.node)

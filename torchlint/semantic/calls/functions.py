@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 import libcst as cst
 
 from torchlint.semantic.calls.annotations import acts, named_types
+from torchlint.semantic.calls.hyperparameters import kept_parameters
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
 from torchlint.semantic.calls.overriding import Overriding
 from torchlint.semantic.calls.passing import Passing
@@ -263,9 +264,10 @@ class Functions:
 
     def attribute(self, node: cst.Attribute) -> tuple[Binding, ...]:
         """Return the bindings of an attribute of a module or of an instance of a class in view."""
-        linked = self.names.linked(node)
-        if linked:
-            return linked
+        if known := self.names.linked(node):
+            return known
+        if known := kept_parameters(node, self.tree, self.scopes, self.method):
+            return known
         owner = self.instance_of(node.value)
         if owner is None:
             named = self.definition(node.value)

@@ -313,8 +313,8 @@ class Frequencies(Analysis):
             return any(sides) if both else all(sides)
         if isinstance(test, cst.NamedExpr):
             return self.rare(test.value, wanted)
-        if isinstance(test, cst.BinaryOperation) and isinstance(test.operator, cst.Modulo):
-            return not wanted
+        if isinstance(test, cst.BinaryOperation):
+            return self._rare_operation(test, wanted)
         if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
             return self._rare_comparison(test, wanted)
         if self.tests_for_non_finite(test, wanted):
@@ -322,6 +322,15 @@ class Frequencies(Analysis):
         if isinstance(test, cst.Name) and self._named.answer((test, wanted)):
             return True
         return wanted and self._mentions_rarity(test)
+
+    def _rare_operation(self, test: cst.BinaryOperation, wanted: bool) -> bool:
+        """Return whether `step % n`, or a test of two parts in brackets, is rarely `wanted`."""
+        if isinstance(test.operator, (cst.BitAnd, cst.BitOr)):
+            both = isinstance(test.operator, cst.BitAnd) == wanted
+            sides = [self.rare(each, wanted) for each in (test.left, test.right)]
+            return any(sides) if both else all(sides)
+        modulo = isinstance(test.operator, cst.Modulo)
+        return not wanted if modulo else wanted and self._mentions_rarity(test)
 
     @staticmethod
     def _is_signal(test: cst.BaseExpression) -> bool:
@@ -455,12 +464,13 @@ class Frequencies(Analysis):
         )
 
     def _exits(self, block: cst.IndentedBlock) -> tuple[bool, list[cst.If]]:
-        """Return whether a line of a block ends the loop, and the `if`s that may continue it."""
+        """Return whether a line of a block ends the loop, and the `if`s that may skip the rest."""
         if id(block) not in self._exits_of:
+            ends = cst.Return if self.loops.innermost(block) is None else cst.Continue
             skips = [
                 line
                 for line in block.body
-                if isinstance(line, cst.If) and line.orelse is None and _continues(line.body)
+                if isinstance(line, cst.If) and line.orelse is None and _ends(line.body, ends)
             ]
             self._exits_of[id(block)] = any(map(self._leaves, block.body)), skips
         return self._exits_of[id(block)]
@@ -507,9 +517,9 @@ def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     return ()
 
 
-def _continues(suite: cst.BaseSuite) -> bool:
+def _ends(suite: cst.BaseSuite, how: type[cst.CSTNode]) -> bool:
     lines = suite.body if isinstance(suite, cst.IndentedBlock) else (suite,)
-    return any(isinstance(small, cst.Continue) for line in lines for small in _small(line))
+    return any(isinstance(small, how) for line in lines for small in _small(line))
 
 
 def _is_empty(size: cst.BaseExpression, bound: cst.BaseExpression) -> bool:

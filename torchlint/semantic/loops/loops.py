@@ -138,14 +138,11 @@ class Loops(Analysis):
     def _around(self, node: cst.CSTNode) -> tuple[LoopNode, ...]:
         found = self._bodies.get(node)
         if found is None:
-            parents = self.tree.parents
-            child, outer = node, parents.get(node)
-            while outer is not None and type(outer) not in _FRAMES:
-                child, outer = outer, parents.get(outer)
+            outer = self.tree.nearest(node, _FRAMES)
             found = ()
             if type(outer) is cst.For or type(outer) is cst.While:
                 found = self._around(outer)
-                if child is outer.body:
+                if self.tree.inside(node, outer.body):
                     found = (outer, *found)
             self._bodies[node] = found
         return found
@@ -159,10 +156,7 @@ class Loops(Analysis):
             return found
 
     def _find_innermost(self, node: cst.CSTNode) -> LoopNode | None:
-        parents = self.tree.parents
-        outer = parents.get(node)
-        while outer is not None and type(outer) not in _HOLDERS:
-            outer = parents.get(outer)
+        outer = self.tree.nearest(node, _HOLDERS)
         return outer if isinstance(outer, (cst.For, cst.While)) else None
 
     # -- loaders -----------------------------------------------

@@ -30,10 +30,7 @@ class Blocks:
         """Return the statement lists around a node, innermost first; `with` bodies do not count."""
         found = self._blocks.get(node)
         if found is None:
-            parents = self.tree.parents
-            outer = parents.get(node)
-            while outer is not None and type(outer) not in _BLOCKS:
-                outer = parents.get(outer)
+            outer = self.tree.nearest(node, _BLOCKS)
             found = self._blocks[node] = () if outer is None else self._blocks_from(outer)
         return found
 

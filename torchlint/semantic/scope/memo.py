@@ -49,16 +49,18 @@ class Memo(dict[S, T]):
     def __missing__(self, subject: S) -> T:
         """Find the answer for a subject, and keep it if it is settled."""
         trail = self.trail
-        if subject in self._open:
-            trail.depend_on(self._open[subject])
+        depth = trail.depth
+        opened = self._open.setdefault(subject, depth)
+        if opened != depth:
+            trail.depend_on(opened)
             return self.open_answer
         if self._provisional and subject in self._provisional:
             found, lowest, mark = self._provisional[subject]
             if trail.marks.get(lowest) is mark:
+                del self._open[subject]
                 trail.depend_on(lowest)
                 return found
             del self._provisional[subject]
-        depth = self._open[subject] = trail.depth
         trail.depth = depth + 1
         outer, trail.lowest = trail.lowest, _NEVER
         try:

@@ -42,13 +42,16 @@ class Scopes(Blocks):
         """The scope of the file, then those of the linked modules."""
         self.module = self.modules[0]
         opened: dict[cst.CSTNode, Scope] = {scope.node: scope for scope in self.modules}
+        self._around: list[Scope | None] = [None] * len(tree.nodes)
+        """The scope in which each node is evaluated, by rank, as far as it is known."""
+        for scope in self.modules:
+            self._around[tree.order(scope.node)] = scope
         self.star_imports: list[str] = []
         self._stars: dict[cst.CSTNode, list[tuple[cst.ImportFrom, str]]] = {}
         """The star imports of each module."""
         self._scopes = opened.copy()
         self._opened = opened.copy()
         self._functions: dict[cst.CSTNode, cst.FunctionDef | None] = {}
-        self._around = opened
         self._reaching: dict[cst.Name, tuple[Binding, ...]] = {}
         self._whole: dict[tuple[str, Scope], tuple[Binding, ...]] = {}
         self._readers: dict[_Identity, list[cst.Name]] = {}
@@ -131,21 +134,18 @@ class Scopes(Blocks):
         scope = self._opened[node] = Scope(node, None)
         for child in self.tree.children(node):
             if not self._evaluated_outside(child, node):
-                self._around[child] = scope
+                self._around[self.tree.order(child)] = scope
 
     def scope(self, node: cst.CSTNode) -> Scope:
         """Return the scope in which a node is evaluated."""
-        known, parents = self._around, self.tree.parents
-        found = known.get(node)
-        if found is None:
-            passed = [node]
-            at = parents.get(node, self.module.node)
-            while at not in known:
-                passed.append(at)
-                at = parents[at]
-            found = known[at]
-            for each in passed:
-                known[each] = found
+        known, outer = self._around, self.tree.outer
+        at = self.tree.ranks.get(node, 0)
+        passed = []
+        while (found := known[at]) is None:
+            passed.append(at)
+            at = outer[at]
+        for each in passed:
+            known[each] = found
         return found
 
     def _evaluated_outside(self, child: cst.CSTNode, scope: cst.CSTNode) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
@@ -25,11 +25,11 @@ class Places:
         source: Source,
         syntax: Syntax,
         texts: Sequence[LinkedText],
-        parents: Mapping[cst.CSTNode, cst.CSTNode],
+        ancestors: Callable[[cst.CSTNode], Iterable[cst.CSTNode]],
     ) -> None:
         self.source = source
         self.module = syntax.module
-        self.parents = parents
+        self.ancestors = ancestors
         self._known = syntax.spans
         self._fragments = dict(syntax.fragments)
         self._spans: dict[cst.CSTNode, Span] = {}
@@ -65,9 +65,8 @@ class Places:
                 start, end = spans[node]
                 self._spans[node] = Span(start + offset, end + offset)
                 return
-        at: cst.CSTNode | None = node
-        while at is not None and at not in self._fragments:
-            at = self.parents.get(at)
+        around = (node, *self.ancestors(node))
+        at = next((each for each in around if each in self._fragments), None)
         if at is None:
             raise KeyError(f"a {type(node).__name__} has no place of its own")
         fragment, start = self._fragments[at]

@@ -25,7 +25,7 @@ class Section(Tree):
         self.whole = whole
         self.body = body
         self._by_type: dict[type[cst.CSTNode], list[Any]] = {}
-        self._ranks = {}
+        self._ranks_of_type = {}
         self._spelled = None
 
     def all(self, kind: type[NodeT]) -> list[NodeT]:

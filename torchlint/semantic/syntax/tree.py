@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import fields
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
@@ -84,6 +85,8 @@ def _backwards(kind: type[cst.CSTNode]) -> tuple[Callable[[Any], Any], ...]:
 class Tree:
     """A file and the modules linked to it: the parent, the rank and the span of each node.
 
+    Ranks are numbers in source order. Nodes are hashed slowly, so walks outwards go by rank.
+
     The nodes of linked modules follow those of the file, in rank and in `source`.
     """
 
@@ -102,37 +105,38 @@ class Tree:
         self.modules = (syntax.module, *(text.module for text in texts))
         self.body: Sequence[cst.CSTNode] = [line for module in self.modules for line in module.body]
         """The top-level statements in view."""
-        self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
-        """The parent of each node."""
-        self._order: dict[cst.CSTNode, int] = {}
+        self.nodes: list[cst.CSTNode] = []
+        """The nodes, by rank."""
+        self.ranks: dict[cst.CSTNode, int] = {}
+        """The rank of each node; 0 is that of the module of the file."""
+        self.outer: list[int] = []
+        """The rank of the parent of each node, by rank; that of a module is negative."""
         self._ends: list[int] = []
         """The rank behind the last node inside each node, by the rank of the node."""
         self._by_type: dict[type[cst.CSTNode], list[Any]] = {}
-        self._ranks: dict[type[cst.CSTNode], list[int]] = {}
+        self._ranks_of_type: dict[type[cst.CSTNode], list[int]] = {}
         """The ranks of the nodes of each type that `within` was called for."""
         self._spelled: dict[str, list[cst.Name]] | None = None
         self._places: Places | None = None
         self._walk()
-        self._starts = [self._order[module] for module in self.modules]
+        self._starts = [self.ranks[module] for module in self.modules]
         """The rank of each module."""
 
     def _walk(self) -> None:
-        parents, order, ends = self.parents, self._order, self._ends
+        nodes, ranks, outer, ends = self.nodes, self.ranks, self.outer, self._ends
         by_type, known, no_nodes = self._by_type, _READERS, _NO_NODES
-        around: list[cst.CSTNode] = []
-        begun: list[int] = []
+        begun = [-1]
         stack: list[Any] = [*reversed(self.modules)]
         rank = 0
         while stack:
             node = stack.pop()
             if node is None:
-                around.pop()
                 ends[begun.pop()] = rank
                 continue
-            order[node] = rank
+            nodes.append(node)
+            ranks[node] = rank
+            outer.append(begun[-1])
             ends.append(rank + 1)
-            if around:
-                parents[node] = around[-1]
             kind = type(node)
             try:
                 by_type[kind].append(node)
@@ -142,7 +146,6 @@ class Tree:
             rank += 1
             if not readers:
                 continue
-            around.append(node)
             begun.append(rank - 1)
             stack.append(None)
             for read in readers:
@@ -173,21 +176,30 @@ class Tree:
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """Return the node that holds `node`; None for the module and for layout."""
-        return self.parents.get(node)
+        rank = self.ranks.get(node, 0)
+        return self.nodes[self.outer[rank]] if self.outer[rank] >= 0 else None
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the nodes around `node`, the nearest first, the module last."""
-        parents = self.parents
-        at = parents.get(node)
-        while at is not None:
-            yield at
-            at = parents.get(at)
+        nodes, outer = self.nodes, self.outer
+        at = outer[self.ranks.get(node, 0)]
+        while at >= 0:
+            yield nodes[at]
+            at = outer[at]
+
+    def nearest(self, node: cst.CSTNode, kinds: Container[type]) -> cst.CSTNode | None:
+        """Return the innermost node around `node` that is of exactly one of some types."""
+        nodes, outer = self.nodes, self.outer
+        at = outer[self.ranks.get(node, 0)]
+        while at >= 0 and type(nodes[at]) not in kinds:
+            at = outer[at]
+        return nodes[at] if at >= 0 else None
 
     def module_of(self, node: cst.CSTNode) -> cst.Module:
         """Return the module that contains a node: that of the file, or a linked one."""
         if not self.texts:
             return self.module
-        rank = self._order.get(node, 0)
+        rank = self.ranks.get(node, 0)
         return self.modules[bisect_right(self._starts, rank) - 1]
 
     def path_of(self, node: cst.CSTNode) -> str:
@@ -213,15 +225,15 @@ class Tree:
 
     def order(self, node: cst.CSTNode) -> int:
         """Return the rank of a node in source order."""
-        return self._order[node]
+        return self.ranks[node]
 
     def end(self, node: cst.CSTNode) -> int:
         """Return the rank that follows the last node inside `node`."""
-        return self._ends[self._order[node]]
+        return self._ends[self.ranks[node]]
 
     def inside(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Return whether `node` is `outer` or stands inside it."""
-        order = self._order
+        order = self.ranks
         return node is outer or (begin := order[outer]) < order[node] < self._ends[begin]
 
     def all(self, kind: type[NodeT]) -> list[NodeT]:
@@ -246,31 +258,27 @@ class Tree:
 
     def within(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
         """Yield the nodes of exactly this type inside `outer`, in source order."""
-        ranks = self._ranks.get(kind)
+        ranks = self._ranks_of_type.get(kind)
         if ranks is None:
-            order = self._order
-            ranks = self._ranks[kind] = [order[node] for node in self._by_type.get(kind, ())]
-        low = bisect_left(ranks, self._order[outer])
+            ranks = [self.ranks[node] for node in self._by_type.get(kind, ())]
+            self._ranks_of_type[kind] = ranks
+        low = bisect_left(ranks, self.ranks[outer])
         high = bisect_left(ranks, self.end(outer), low)
         return iter(self._by_type[kind][low:high] if low < high else ())
 
     def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
         """Return the statement (a line of small statements or a compound one) around `node`."""
-        at: cst.CSTNode | None = node
-        while at is not None:
+        for at in chain((node,), self.ancestors(node)):
             if isinstance(at, cst.BaseStatement):
                 return at
             if isinstance(at, cst.SimpleStatementSuite):
                 return cast("cst.BaseStatement", self.parent(at))
-            at = self.parents.get(at)
         raise ValueError("a module is no statement")
 
     def smallest_statement(self, node: cst.CSTNode) -> cst.CSTNode:
         """Return the small statement around `node`, or the compound one with it in its header."""
-        at: cst.CSTNode = node
-        while not isinstance(at, (cst.BaseSmallStatement, cst.BaseStatement, cst.Module)):
-            at = self.parents[at]
-        return at
+        kinds = (cst.BaseSmallStatement, cst.BaseStatement, cst.Module)
+        return next(at for at in chain((node,), self.ancestors(node)) if isinstance(at, kinds))
 
     def beside(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the statements of the block around `node`, splitting lines that hold several."""
@@ -294,12 +302,12 @@ class Tree:
     def span(self, node: cst.CSTNode) -> Span:
         """Return the span of a node; that of an expression includes its own parentheses."""
         if self._places is None:
-            self._places = Places(self.source, self.syntax, self.texts, self.parents)
+            self._places = Places(self.source, self.syntax, self.texts, self.ancestors)
         return self._places.span(node)
 
     def text(self, node: cst.CSTNode) -> str:
         """Return the source text of a node, or its generated code if it is not from the file."""
-        if node not in self._order:
+        if node not in self.ranks:
             return self.module.code_for_node(node)
         span = self.span(node)
         return self.source.text[span.start : span.end]

@@ -133,11 +133,11 @@ class Accumulators:
         return self.tree.order(accumulation.node)
 
     def at(self, node: cst.CSTNode) -> Accumulation | None:
-        """Return the accumulation at a node, running means and array entries included."""
+        """Return the accumulation at a node, running means and those of helpers included."""
         self.all()
         found = self._nodes.get(node)
-        if found is None and isinstance(node, cst.Assign):
-            found = self._hot(node, self.additions.mixed(node))
+        if found is None and isinstance(node, (cst.Assign, cst.Call)):
+            found = self._hot(node, self.additions.parts(node))
         return found
 
     def _accumulation(self, node: AccumulationNode) -> Accumulation | None:

@@ -63,8 +63,10 @@ class Additions:
     def of_call(self, node: cst.Call) -> Addition | None:
         """Split a call as a statement of its own (`kept.append(value)`, `meter.update(value)`)."""
         func = node.func
-        if type(func) is not cst.Attribute or type(self.tree.parent(node)) is not cst.Expr:
+        if type(self.tree.parent(node)) is not cst.Expr:
             return None
+        if type(func) is not cst.Attribute:
+            return self._of_helper(node)
         method, target = func.attr.value, func.value
         values = tuple(arg.value for arg in node.args if not arg.star)
         if method in _LIST_METHODS and len(node.args) == 1 == len(values):
@@ -73,6 +75,24 @@ class Additions:
         if method in _METER_METHODS and values and self.kinds.kind(target) not in _NOT_METERS:
             return Addition(Adding.METER, target, values)
         return None
+
+    def _of_helper(self, node: cst.Call) -> Addition | None:
+        """Split the call of a function that sets entries of one of its arguments."""
+        callee = self.kinds.functions.callee(node)
+        if callee is None:
+            return None
+        filled = {
+            held.value
+            for each in self.tree.within(callee.body, cst.AssignTarget)
+            if isinstance(each.target, cst.Subscript)
+            and isinstance(held := container(each.target), cst.Name)
+        }
+        taken = [each.name.value for each in callee.params.params if each.name.value in filled]
+        target = self.kinds.functions.passed(node, callee, taken[0]) if len(taken) == 1 else None
+        values = tuple(
+            each.value for each in node.args if not each.star and each.value is not target
+        )
+        return Addition(Adding.METER, target, values) if target is not None and values else None
 
     def of_assign(self, node: cst.AugAssign | cst.Assign) -> Addition | None:
         """Split `total += value`, `total = total + value` or `kept += [value]`."""

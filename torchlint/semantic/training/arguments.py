@@ -82,6 +82,7 @@ _TRIAL: Final = 200
 _PARSER: Final = re.compile(r"transformers\.(?:\w+\.)*HfArgumentParser")
 _PARSES: Final = ("parse_json_file", "parse_yaml_file")
 _COMMAND: Final = re.compile(_LIGHTNING + "LightningCLI")
+_INSTANTIATES: Final = ("hydra.utils.instantiate", "hydra.utils.call")
 _TAKES_CONFIGURATION: Final = (
     ("deepspeed.initialize", "config"),
     ("deepspeed.initialize", "config_params"),
@@ -183,10 +184,10 @@ class TrainerArguments:
 
     def notes(self, *names: str) -> tuple[Note, ...]:
         """Return notes on where options are set that the call, or its file, does not spell out."""
-        tree = self._trainings.tree
+        tree, files = self._trainings.tree, self._trainings.values.files
         found = ((name, self.setting(name)) for name in names)
         return tuple(
-            Note(tree.span(each.node), f"`{name}` is set here")
+            Note(tree.span(each.node), f"`{name}` is set here{files.doubt(each.node)}")
             for name, each in found
             if each is not None and each.node is not None
             if self.given(name) is None or not tree.is_own(each.node)
@@ -216,9 +217,22 @@ class TrainerArguments:
 
     def _option(self, name: str) -> Value:
         values = self._trainings.values
-        if self.read is not None:
+        found = values.argument(self.call, name)
+        if found.state is State.ABSENT and self.read is not None:
             return values.entry(self.read, name)
-        return values.argument(self.call, name)
+        decided = found.state is State.ABSENT or found.is_literal
+        return found if decided else self._configured(name) or found
+
+    def _configured(self, name: str) -> Value | None:
+        """Return what a configuration of Hydra has for an option, None if it gives none."""
+        values = self._trainings.values
+        given = values.argument_node(self.call, name)
+        if given is not None:
+            found = values.configurations.entry(given.value)
+            return None if found is None else values.value_of(found)
+        unpacked = [each.value for each in self.call.args if each.star]
+        whole = values.configurations.entry(unpacked[0]) if len(unpacked) == 1 else None
+        return values.entry(whole, name) if isinstance(whole, cst.Dict) else None
 
 
 class TrainerCall(NamedTuple):
@@ -263,7 +277,7 @@ class Trainings(Analysis):
     @cached_property
     def _all_arguments(self) -> tuple[TrainerArguments, ...]:
         made = (TrainerArguments(self, *each) for each in self._made(_ARGUMENTS))
-        return (*made, *self._read(), *self._commanded())
+        return (*made, *self._read(), *self._commanded(), *self._instantiated())
 
     @cached_property
     def _all_trainers(self) -> tuple[TrainerCall, ...]:
@@ -361,6 +375,17 @@ class Trainings(Analysis):
                     options = self.values.entry(read, "trainer").node if read is not None else None
                     if isinstance(options, cst.Dict):
                         yield TrainerArguments(self, site.node, "lightning", None, options)
+
+    def _instantiated(self) -> Iterator[TrainerArguments]:
+        """Yield the options of what Hydra makes of an entry of its configuration."""
+        for site in self.calls.of(*_INSTANTIATES):
+            given = site.node.args[0].value if site.node.args else None
+            read = self.values.configurations.entry(given) if given is not None else None
+            if isinstance(read, cst.Dict):
+                target = self.values.entry(read, "_target_").literal
+                framework = _named(target, _ARGUMENTS) if isinstance(target, str) else ""
+                if framework:
+                    yield TrainerArguments(self, site.node, framework, None, read)
 
     def _parsers(self, call: cst.Call) -> Iterator[cst.Call]:
         receiver = call.func.value if isinstance(call.func, cst.Attribute) else call.func

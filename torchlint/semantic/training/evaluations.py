@@ -236,7 +236,7 @@ class Evaluations(Analysis):
     # -- functions without a loop -----------------------------------------------------
 
     def _of_function(self, function: cst.FunctionDef, covered: set[int]) -> Evaluation | None:
-        if not self._is_named(function) or not self.modes.are_switched:
+        if not self.modes.are_switched:
             return None
         if self._is_owned(function) or self._is_method_of_network(function):
             return None
@@ -248,7 +248,7 @@ class Evaluations(Analysis):
         callers = self.functions.callers(function)
         if not callers or any(id(self.scopes.home(call)) in covered for call in callers):
             return None
-        return Evaluation(function, function, None, forwards, True, False)
+        return Evaluation(function, function, None, forwards, self._is_named(function), False)
 
     # -- forward passes --------------------------------------------------------------------
 

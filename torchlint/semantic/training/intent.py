@@ -34,7 +34,6 @@ _WEIGHTS: Final = frozenset(
     "model net network checkpoint ckpt weights weight state pretrained".split()
 )
 _FIGURES: Final = ("matplotlib.", "seaborn.", "plotly.")
-_IMPORTS: Final = (cst.Import, cst.ImportFrom)
 
 
 class Intent(Analysis):
@@ -202,7 +201,6 @@ class Intent(Analysis):
     def _words(self, region: cst.CSTNode) -> Iterator[str]:
         """Yield the names in some code, without those that imports spell."""
         for name in self.tree.within(region, cst.Name):
-            if not any(isinstance(each, _IMPORTS) for each in self.tree.ancestors(name)):
-                yield name.value
+            yield name.value
         for attribute in self.tree.within(region, cst.Attribute):
             yield attribute.attr.value

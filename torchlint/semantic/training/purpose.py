@@ -53,10 +53,10 @@ class Purpose(Analysis):
     def is_one_off(self, span: Span) -> bool:
         """Return whether code runs in a script that does something other than train, or draws.
 
-        The code of networks does not: other scripts train them.
+        The code of networks does not: other scripts train them, but for those of notebooks.
         """
         if self._is_part_of_network(span):
-            return False
+            return self.tree.source.is_notebook and not self.intent.trains
         outer = self._outermost(span)
         intent = self._intent(outer)
         if not intent.trains and intent.applies and self._is_run(outer):

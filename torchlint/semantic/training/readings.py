@@ -296,14 +296,37 @@ class Readings:
         )
 
     def is_logged(self, node: cst.CSTNode) -> bool:
-        """Return whether a statement only shows or records the value of an expression."""
+        """Return whether a value is only shown or recorded, at once or under a name."""
+        line = self._line_unless_logged(node)
+        if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+            return line is None
+        held = line.targets[0].target
+        bound = self.scopes.stored(held)
+        if isinstance(held, cst.Subscript) and isinstance(held.value, cst.Name):
+            held = held.value
+            bindings = self.scopes.reaching(held)
+            made = bindings[0] if len(bindings) == 1 else None
+            bound = made if made is not None and isinstance(made.value, cst.Dict) else None
+        if bound is None or not isinstance(held, cst.Name):
+            return False
+        uses = [one for one in self.scopes.uses(bound, self.scopes.home(line)) if one is not held]
+        shown = [one for one in uses if self._line_unless_logged(one) is None]
+        return bool(shown) and all(one in shown or self._is_filled(one) for one in uses)
+
+    def _line_unless_logged(self, node: cst.CSTNode) -> cst.BaseSmallStatement | None:
+        """Return the statement around a value, None where a call there shows or records it."""
         for outer in self.tree.ancestors(node):
-            if isinstance(outer, cst.Call):
-                if word_of(outer) in _SINKS:
-                    return True
+            if isinstance(outer, cst.Call) and word_of(outer) in _SINKS:
+                return None
             if isinstance(outer, cst.BaseSmallStatement):
-                return False
-        return False
+                return outer
+        return cst.Pass()
+
+    def _is_filled(self, name: cst.Name) -> bool:
+        """Return whether a dictionary only gets one more entry."""
+        entry = self.tree.parent(name)
+        target = self.tree.parent(entry) if isinstance(entry, cst.Subscript) else None
+        return isinstance(target, cst.AssignTarget)
 
     def works_between(self, one: cst.CSTNode, other: cst.CSTNode, loop: Region) -> bool:
         """Return whether the device gets work between two places, so that a read at each waits."""

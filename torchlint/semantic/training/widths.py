@@ -15,6 +15,7 @@ from torchlint.semantic.values.origins import Origins
 
 _PRODUCTS: Final = frozenset({"numpy.prod", "math.prod"})
 _ROUNDED: Final = frozenset({"builtins.int", "math.floor", "math.ceil", "builtins.round"})
+_NAMESPACES: Final = frozenset({"types.SimpleNamespace", "argparse.Namespace"})
 _IMAGE: Final = 512
 """Numbers of a flattened image: a digit has 784, a picture of 32 x 32 in colour 3072."""
 
@@ -55,7 +56,20 @@ class Widths(Analysis):
             return option.default if type(option.default) is int else None
         found = [self._of_value(made) for made in self._origins(node)]
         known = [each for each in found if each is not None]
-        return max(known or self._passed(node), default=None)
+        return max(known or self._assigned(node) or self._passed(node), default=None)
+
+    def _assigned(self, node: cst.BaseExpression) -> list[int]:
+        """Return the numbers that lines write to an attribute of a plain namespace."""
+        if not isinstance(node, cst.Attribute):
+            return []
+        made = self.origins.of(node.value).values
+        names = {self.names.name(each.func) if isinstance(each, cst.Call) else "" for each in made}
+        if not names or not names <= _NAMESPACES:
+            return []
+        targets = map(self.tree.parent, self.functions.attributes(node.attr.value))
+        lines = (self.tree.parent(each) for each in targets if isinstance(each, cst.AssignTarget))
+        found = (self.number(each.value) for each in lines if isinstance(each, cst.Assign))
+        return [each for each in found if each is not None]
 
     def _passed(self, node: cst.BaseExpression) -> Iterator[int]:
         """Yield what calls pass for a parameter, else its default."""

@@ -17,6 +17,8 @@ _OF_STREAMS: Final = frozenset({
 _CONFIGURATION: Final = "omegaconf.OmegaConf.load"
 _PATHS: Final = frozenset({"pathlib.Path", "os.path.abspath", "builtins.str", "os.fspath"})
 _READS: Final = frozenset("read read_text open".split())
+COMPOSED: Final = "hydra:"
+"""What stands before the names of files that Hydra puts together."""
 _WRITES: Final = ("w", "a", "x", "+")
 
 
@@ -55,6 +57,18 @@ class ArgumentFiles(Analysis):
             return None
         place = self.tree.view.files.get(name)
         return self._dictionaries.get(place) if place is not None else None
+
+    def composed(self, name: str) -> cst.Dict | None:
+        """Return the dictionary in a file that Hydra looks up beside the script, by its name."""
+        place = self.tree.view.files.get(f"{COMPOSED}{name}")
+        return self._dictionaries.get(place) if place is not None else None
+
+    def doubt(self, node: cst.CSTNode) -> str:
+        """Return the words for a value that a command line can override, empty for others."""
+        places = {at for name, at in self.tree.view.files.items() if name.startswith(COMPOSED)}
+        found = (self._dictionaries[each] for each in places & self._dictionaries.keys())
+        inside = any(self.tree.inside(node, each) for each in found)
+        return ", unless the command line overrides it" if inside else ""
 
     def _opened(self, node: cst.BaseExpression) -> cst.Dict | None:
         """Return the dictionary in the file that an expression opens, or whose text it is."""

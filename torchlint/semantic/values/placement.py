@@ -115,8 +115,14 @@ class Placement(Analysis):
         return stays and not any(map(self._is_on_device, forward.args))
 
     def _is_on_device(self, arg: cst.Arg) -> bool:
-        """Return whether the file shows that it moves an argument to a device."""
-        return any(map(self.hosting.moves, (arg.value, *self.hosting.origins.of(arg.value).values)))
+        """Return whether the file moves an argument to a device, or another network makes it."""
+        values = (arg.value, *self.hosting.origins.of(arg.value).values)
+        return any(map(self.hosting.moves, values)) or any(
+            isinstance(each, cst.Call)
+            and self.kinds.kind(each.func) is Kind.MODULE
+            and not self.on_host(each)
+            for each in values
+        )
 
     def _is_only_copied(self, network: cst.BaseExpression) -> bool:
         """Return whether the file moves a network to the host, and nowhere else."""
@@ -156,7 +162,8 @@ class Placement(Analysis):
             tensors = [a.value for a in node.args if self.kinds.kind(a.value) in _TENSORS]
             if tensors:
                 return self._all_on_host(tensors)
-            return name.rpartition(".")[2] in _MADE_ON_HOST
+            module, _, last = name.rpartition(".")
+            return module != "torch.cuda" and last in _MADE_ON_HOST
         if self.kinds.kind(node.func) is Kind.CRITERION:
             return self._all_on_host([arg.value for arg in node.args])
         if self.kinds.kind(node.func) is Kind.MODULE:

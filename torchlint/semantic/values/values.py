@@ -15,6 +15,7 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
+from torchlint.semantic.values.configurations import Configurations
 
 
 class State(Enum):
@@ -88,7 +89,11 @@ class Values(Analysis):
         self._values = Memo(_UNKNOWN, functions.names.trail, self._value_of)
         self._made: list[cst.Dict] = []
         self._entries = Memo(_UNKNOWN, functions.names.trail, self._entry)
-        self.files = ArgumentFiles(functions, lambda node: self.value_of(node).literal)
+        self.files = ArgumentFiles(functions, self._literal)
+        self.configurations = Configurations(functions, self.files, self._literal)
+
+    def _literal(self, node: cst.BaseExpression) -> Any:
+        return self.value_of(node).literal
 
     def value_of(self, node: cst.BaseExpression) -> Value:
         """Return the one expression that `node` can be."""
