@@ -37,6 +37,7 @@ _CUT_NAMES: Final = frozenset({
     "torch.eq",
     "math.exp", "math.sqrt", "math.log",
 })  # fmt: skip
+_CALL: Final = "__call__"
 _FILLS: Final = frozenset("append extend add update insert add_ copy_ put".split())
 _GRAPHLESS: Final = frozenset({Kind.NUMBER, Kind.STRING, Kind.NDARRAY, Kind.DEVICE, Kind.MODULE})
 _HOLDERS: Final = (
@@ -110,7 +111,12 @@ class Escapes(Analysis):
         return self._beyond(function, depth)
 
     def _beyond(self, function: cst.FunctionDef, depth: int) -> GraphUse:
-        """Follow the return value of a function into its callers."""
+        """Follow the return value of a function into its callers.
+
+        An object that can be called, such as a loss, is made for code that calls it unseen.
+        """
+        if function.name.value == _CALL:
+            return GraphUse.ESCAPED
         callers = self.functions.callers(function)
         if not callers or not depth or self.functions.escapes(function):
             return GraphUse.ESCAPED
