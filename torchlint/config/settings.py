@@ -63,6 +63,7 @@ RESULTS_ONLY: Final = (
     "deprecated",
     "obsolete",
     "old",
+    "profile_*.py",
     "retired",
     "setup.py",
     "test",
