@@ -43,10 +43,12 @@ class GradientSyncInAccumulation(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loop that accumulates gradients of a wrapped network."""
         yield from self._of_frameworks(script)
-        if not script.program.processes.has_wraps or _is_managed(script):
+        if not script.program.processes.has_wraps:
             return
         for window in script.loops.gradient_accumulations.all():
-            if script.loops.owner(window.loop.node) != "none":
+            if script.loops.owner(window.loop.node) != "none" or _is_managed(
+                script, window.loop.node
+            ):
                 continue
             networks = _networks(script, window.loop.node.body, window.closing)
             if networks:
@@ -56,11 +58,17 @@ class GradientSyncInAccumulation(Rule):
                 message = _message(script, window.test, networks)
                 yield Finding(self.code, script.span(call), message, fix)
         for window in script.loops.gradient_accumulations.through_helpers():
-            if script.loops.owner(window.loop.node) == "none":
+            if script.loops.owner(window.loop.node) == "none" and not _is_managed(
+                script, window.loop.node
+            ):
                 yield from self._of_helper(script, window)
         for part in script.loops.gradient_accumulations.of_functions():
             networks = _networks(script, part.function.body, part.closing)
-            if networks and script.loops.owner(part.closing) in _LEFT_TO_US:
+            if (
+                networks
+                and script.loops.owner(part.closing) in _LEFT_TO_US
+                and not _is_managed(script, part.function)
+            ):
                 message = _message(script, part.closing.test, networks)
                 yield Finding(self.code, script.span(part.backwards[-1]), message)
 
@@ -82,7 +90,7 @@ class GradientSyncInAccumulation(Rule):
             receiver = receiver_of(call)
             if cure is None or receiver is None or not call.args:
                 continue
-            if _is_managed(script) or accumulates_under(
+            if _is_managed(script, window.loop.node) or accumulates_under(
                 script, script.loops.owner(window.loop.node)
             ):
                 continue
@@ -113,10 +121,16 @@ def _message(
     )
 
 
-def _is_managed(script: Script) -> bool:
-    """Return whether the file controls when gradients are all-reduced."""
-    return any(node.attr.value in _MANAGED for node in script.tree.all(cst.Attribute)) or any(
-        text.value.strip("'\"") == "no_sync" for text in script.tree.all(cst.SimpleString)
+def _is_managed(script: Script, place: cst.CSTNode) -> bool:
+    """Return whether the class around a place, or what runs with it, says when to all-reduce."""
+    owner = script.scopes.class_of(place)
+    regions = (*script.functions.run_with(place), *([] if owner is None else [owner]))
+    return any(
+        (isinstance(node, cst.Attribute) and node.attr.value in _MANAGED)
+        or (isinstance(node, cst.SimpleString) and node.value.strip("'\"") == "no_sync")
+        for region in regions
+        for kind in (cst.Attribute, cst.SimpleString)
+        for node in script.tree.within(region, kind)
     )
 
 

@@ -198,6 +198,22 @@ def test_an_evaluation_is_enough_to_link(tmp_path: Path) -> None:
     other = "import torch\nloader = torch.utils.data.DataLoader(1)\nimport main\n"
     found = views(tmp_path, {"main.py": main, "lib.py": "def f(x): pass\n", "other.py": other})
     assert linked(found["lib.py"]) == {"main.py": [1, 2, 3]}
+    assert linked(found["main.py"]) == {"lib.py": [1]}
+
+
+def test_the_parts_of_the_blocks_of_a_network_are_linked(tmp_path: Path) -> None:
+    files = {
+        "main.py": "import torch\nfrom net import Net\nwith torch.no_grad():\n    Net()(1)\n",
+        "net.py": "from blocks import Block\nclass Net:\n    def make(self): Block()\n",
+        "blocks.py": "from parts import Part, size\nclass Block:\n    at = Part(), size()\n",
+        "parts.py": "class Part: pass\ndef size(): return 1\n",
+    }
+    found = views(tmp_path, files)
+    assert linked(found["main.py"]) == {
+        "blocks.py": [1, 2],
+        "net.py": [1, 2],
+        "parts.py": [1],
+    }
 
 
 def test_the_code_of_a_start_is_not_lent_to_other_programs(tmp_path: Path) -> None:

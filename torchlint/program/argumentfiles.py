@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from torchlint.program.imports import folder_of
-from torchlint.semantic.values.argumentfiles import COMPOSED
-from torchlint.semantic.view import ALONE, Excerpt, LinkedModule, View
+from torchlint.semantic.view import ALONE, COMPOSED, Excerpt, LinkedModule, View
 
 if TYPE_CHECKING:
     from yaml import Node

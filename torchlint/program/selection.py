@@ -29,8 +29,10 @@ _MOST_OF_SETTINGS: Final = 1_000
 _COMPILE: Final = "torch.compile"
 _RUNS: Final = (_COMPILE, "torch.no_grad", "torch.inference_mode")
 """Of definitions that name one of these, at least some run a network."""
-_STEPS: Final = 2
-"""How many steps up to callers, and then down to what is called."""
+_STEPS_UP: Final = 2
+"""How many steps up to callers."""
+_STEPS_DOWN: Final = 3
+"""How many steps down to what is called, in the last one only to classes: parts of blocks."""
 
 _CODE: Final = (Kind.CODE, Kind.GUARD)
 _CALLABLE: Final = (Kind.FUNCTION, Kind.CLASS)
@@ -76,7 +78,7 @@ class _Selection:
         """Whether the file, or a definition that was taken, trains, loads or runs a network."""
         return self.own.trains or any(
             each.trains or any(name in each.chains for name in _RUNS)
-            for each in self.taken.values()
+            for each in (*self.own.definitions, *self.taken.values())
         )
 
     def add_callers(self) -> None:
@@ -99,7 +101,7 @@ class _Selection:
 
     def _users_of(self, edge: list[Symbol], seen: set[Symbol]) -> Iterator[list[Place]]:
         """Yield the definitions that use some symbols, and then those that use these."""
-        for _ in range(_STEPS):
+        for _ in range(_STEPS_UP):
             users = dict.fromkeys(place for symbol in edge for place in self._users(symbol))
             self.callers.update(users)
             self._calling.update(place.path for place in users)
@@ -139,14 +141,19 @@ class _Selection:
         What may handle tensors comes first with what is short, and all else if there is room left.
         """
         own = (Place(self.path, number) for number in range(len(self.own.definitions)))
-        levels: list[list[Place]] = [[*own, *self.taken], *([] for _ in range(_STEPS))]
+        levels: list[list[Place]] = [[*own, *self.taken], *([] for _ in range(_STEPS_DOWN))]
         for last in (_Rank.HANDLES, _Rank.OTHER):
             for above, below in pairwise(levels):
                 used = (symbol for place in above for symbol in self._used(place))
                 places = (each for symbol in used for each in self.graph.definitions(symbol))
                 following = [each for each in dict.fromkeys(places) if self._may_lend(each)]
+                if below is levels[-1]:
+                    following = [each for each in following if self._is_class(each)]
                 ranked = sorted(following, key=self._order)
                 below += (each for each in ranked if self._is_for(last, each) and self._take(each))
+
+    def _is_class(self, place: Place) -> bool:
+        return self.graph.definition(place).kind is Kind.CLASS
 
     def _is_for(self, last: _Rank, place: Place) -> bool:
         return self._rank(place) <= last or self.graph.definition(place).size <= _SHORT

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 NO_SYMBOLS: Final[Mapping[str, Symbol]] = MappingProxyType({})
 NO_FILES: Final[Mapping[str, str]] = MappingProxyType({})
+COMPOSED: Final = "hydra:"
+"""What stands before the names of files that Hydra puts together."""
 
 
 class Symbol(NamedTuple):

@@ -58,14 +58,24 @@ def _owns_loop(script: Script) -> bool:
 
 
 def in_environment(script: Script) -> bool:
-    """Return whether a loop does reinforcement learning: small networks, actions on the host."""
+    """Return whether all training is reinforcement learning: small networks on the host."""
     return script.once(_in_environment)
 
 
 def _in_environment(script: Script) -> bool:
-    if any(each.partition(".")[0] in _ENVIRONMENTS for each in script.functions.imported):
+    if not _plays(script):
+        return False
+    steps = script.loops.steps.all
+    return not steps or all(_plays(script.around(step)) for step in steps)
+
+
+def _plays(script: Script) -> bool:
+    """Return whether code makes or steps an environment, or derives one."""
+    if script.loops.environments.are_stepped:
         return True
-    return script.loops.environments.are_stepped
+    bases = (base.value for owner in script.tree.all(cst.ClassDef) for base in owner.bases)
+    names = (*script.calls.called, *(script.name(base) or "" for base in bases))
+    return any(each.partition(".")[0] in _ENVIRONMENTS for each in names)
 
 
 def named_convolutional(script: Script) -> bool:

@@ -18,6 +18,7 @@ from torchlint.api import (
     Span,
 )
 from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, without_graph, wrapped
+from torchlint_rules.tl601_evaluation_with_gradients.generations import generations
 from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspections, metrics
 
 
@@ -52,6 +53,8 @@ class EvaluationWithGradients(Rule):
         for each in script.evaluations.flagged.all:
             if script.evaluations.flagged.records(each):
                 yield self._by_flag(script, each)
+        for loop, call in generations(script):
+            yield from self._generation(script, loop, call)
         for call in metrics(script):
             yield self._aside(script, call, "a metric only")
         for call in inspections(script):
@@ -77,6 +80,23 @@ class EvaluationWithGradients(Rule):
             )
             place = script.span(found.place)
         return Finding(self.code, place, message)
+
+    def _generation(
+        self, script: Script, loop: cst.For | cst.While, call: cst.Call
+    ) -> Iterator[Finding]:
+        network = script.loops.module_call(call)
+        if network is None or not _learns(script, network) or _is_wanted(script, loop):
+            return
+        message = (
+            f"each pass runs `{script.code(network)}` with gradients on and uses no graph of its "
+            "output; use `torch.no_grad()`"
+        )
+        head = loop.iter if isinstance(loop, cst.For) else loop.test
+        span = Span(script.span(loop).start, script.span(head).end)
+        edits = wrapped(script, loop)
+        title = "Generate under `torch.no_grad()`"
+        fix = without_graph(script, title, edits, loop) if edits else None
+        yield Finding(self.code, span, message, fix, impact="medium")
 
     def _aside(self, script: Script, call: cst.Call, purpose: str) -> Finding:
         message = (

@@ -151,7 +151,7 @@ class GradientAccumulations(Analysis):
         """Return a loop over the parts of one batch (`for micro_step in range(k):`)."""
         if not isinstance(loop.node, cst.For) or self._clears(loop.node):
             return None
-        outer = next(self.loops.around(loop.node), None)
+        outer = next(self.loops.around(loop.node), None) or self.scopes.function(loop.node)
         block = self.tree.parent(loop.node)
         if outer is None or not isinstance(block, cst.IndentedBlock) or loop.loader is not None:
             return None

@@ -28,12 +28,13 @@ class GraphUse(Enum):
 _CUT: Final = frozenset(
     (
         "item detach detach_ tolist numpy argmax argmin eq ne gt ge lt le size dim numel long "
-        "int bool byte backward format topk_indices isnan isfinite isinf"
+        "int bool byte backward format topk_indices isnan isfinite isinf multinomial"
     ).split()
 )
 _CUT_NAMES: Final = frozenset({
     "builtins.float", "builtins.int", "builtins.len", "builtins.str", "builtins.print",
-    "builtins.round", "builtins.bool", "torch.argmax", "torch.eq", "builtins.isinstance",
+    "builtins.round", "builtins.bool", "builtins.isinstance", "torch.argmax", "torch.multinomial",
+    "torch.eq",
     "math.exp", "math.sqrt", "math.log",
 })  # fmt: skip
 _FILLS: Final = frozenset("append extend add update insert add_ copy_ put".split())

@@ -151,8 +151,8 @@ class Sizes(Analysis):
     def _weights_of(self, call: cst.Call) -> int:
         """Return the weights of a layer, none for code that makes no layer."""
         name = self.names.name(call.func)
-        if name is None:
-            return 0
+        if name is None:  # a class that is looked up, as in `NETS[name]()`, may be any network
+            return _UNKNOWN if isinstance(call.func, cst.Subscript) else 0
         if self._is_filled_elsewhere(call, name):
             return _UNKNOWN
         if _NORMS.fullmatch(name):

@@ -14,11 +14,10 @@ from torchlint.semantic.scope.scopes import How
 _OF_STREAMS: Final = frozenset({
     "json.load", "json.loads", "yaml.load", "yaml.safe_load", "yaml.full_load", "yaml.unsafe_load",
 })  # fmt: skip
-_CONFIGURATION: Final = "omegaconf.OmegaConf.load"
+_CONFIGURATION: Final = "omegaconf.OmegaConf.load"from torchlint.semantic.view import COMPOSED
+
 _PATHS: Final = frozenset({"pathlib.Path", "os.path.abspath", "builtins.str", "os.fspath"})
 _READS: Final = frozenset("read read_text open".split())
-COMPOSED: Final = "hydra:"
-"""What stands before the names of files that Hydra puts together."""
 _WRITES: Final = ("w", "a", "x", "+")
 
 

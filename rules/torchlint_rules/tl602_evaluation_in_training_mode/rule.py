@@ -21,6 +21,7 @@ from torchlint.api import (
     Script,
     Span,
 )
+from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
 
 DELIBERATE: Final = frozenset(
     (
@@ -47,6 +48,7 @@ class EvaluationInTrainingMode(Rule):
             fix = Fix.unsafe("Switch to evaluation mode", edits, because=BECAUSE) if edits else None
             yield Finding(self.code, _place(script, evaluations[0]), message, fix)
         yield from self._by_flags(script)
+        yield from self._predicting(script)
 
     def _by_flags(self, script: Script) -> Iterator[Finding]:
         """Yield the findings for loops that train or evaluate, as a flag says."""
@@ -64,6 +66,18 @@ class EvaluationInTrainingMode(Rule):
             place = each.place
             span = _head(script, place) if isinstance(place, (cst.For, cst.While)) else None
             yield Finding(self.code, span or script.span(place), message)
+
+    def _predicting(self, script: Script) -> Iterator[Finding]:
+        """Yield the findings for scripts that only apply a network, as its class made it."""
+        for call, network in predictions(script):
+            name = script.code(network)
+            if not DELIBERATE.isdisjoint(script.names.words(name)):
+                continue
+            message = (
+                f"`{name}` predicts in training mode: dropout and batch norm make its output "
+                f"depend on chance; call `{name}.eval()` after its weights are loaded"
+            )
+            yield Finding(self.code, script.span(call), message)
 
 
 def _in_training(

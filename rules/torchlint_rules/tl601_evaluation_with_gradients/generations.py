@@ -1,0 +1,40 @@
+"""Loops that generate: a network runs again and again on what was chosen by its output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Grad, GraphUse, Role, Script, word_of
+
+_CHOOSING: Final = frozenset({"argmax", "multinomial"})
+
+
+def generations(script: Script) -> Iterator[tuple[cst.For | cst.While, cst.Call]]:
+    """Yield the loops that generate and record graphs, each with the first call of a network."""
+    covered: list[cst.CSTNode] = [each.node for each in script.evaluations.all]
+    for loop in script.loops.of(Role.OTHER):
+        if any(script.tree.inside(loop.node, node) for node in covered):
+            continue
+        if script.loops.owner(loop.node) != "none":
+            continue
+        if script.loops.environments.are_stepped_in(loop.node.body):
+            continue
+        own = [*script.functions.own(loop.node.body, cst.Call)]
+        calls = [call for call in own if script.loops.module_call(call) is not None]
+        if not calls or _CHOOSING.isdisjoint(map(word_of, own)):
+            continue
+        if _are_unused(script, calls) and not script.evaluations.needs_gradients(loop.node.body):
+            covered.append(loop.node)
+            yield loop.node, calls[0]
+
+
+def _are_unused(script: Script, calls: list[cst.Call]) -> bool:
+    """Return whether networks with gradients on record graphs that nothing goes back through."""
+    return all(
+        script.values.gradients.grad(call) is Grad.ON
+        and script.evaluations.escapes.use_of(call) is GraphUse.DROPPED
+        for call in calls
+    )

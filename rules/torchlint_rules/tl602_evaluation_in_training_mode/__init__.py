@@ -1,0 +1,1 @@
+"""TL602: the rule, its page and its parts."""
