@@ -44,14 +44,12 @@ def early(script: Script, step: SchedulerStep) -> Early | None:
 
 
 def _advances(script: Script, step: SchedulerStep, region: cst.BaseSuite) -> bool:
-    """Return whether a loop takes one scheduler through a part of its schedule, without training."""
+    """Return whether a loop only takes one scheduler through a part of its schedule."""
     loop = script.tree.parent(region)
     if not isinstance(loop, cst.For):
         return False
     drawn = {name.value for name in script.tree.within(loop.target, cst.Name)}
-    return drawn.isdisjoint(
-        name.value for name in script.tree.within(step.scheduler, cst.Name)
-    )
+    return drawn.isdisjoint(name.value for name in script.tree.within(step.scheduler, cst.Name))
 
 
 def _shared(
