@@ -10,12 +10,12 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.view import COMPOSED
 
 _OF_STREAMS: Final = frozenset({
     "json.load", "json.loads", "yaml.load", "yaml.safe_load", "yaml.full_load", "yaml.unsafe_load",
 })  # fmt: skip
-_CONFIGURATION: Final = "omegaconf.OmegaConf.load"from torchlint.semantic.view import COMPOSED
-
+_CONFIGURATION: Final = "omegaconf.OmegaConf.load"
 _PATHS: Final = frozenset({"pathlib.Path", "os.path.abspath", "builtins.str", "os.fspath"})
 _READS: Final = frozenset("read read_text open".split())
 _WRITES: Final = ("w", "a", "x", "+")
