@@ -34,7 +34,7 @@ def told_once(found: list[Finding], script: Script) -> list[Finding]:
         (finding.code, body)
         for finding in found
         for head, body in loops
-        if head.start <= finding.span.start and finding.span.end == head.end
+        if finding.span == head
     ]
     return [
         finding
