@@ -49,7 +49,12 @@ class UndetachedGenerator(Rule):
         for arg in call.args:
             if any(_may_be_one_of(script, arg.value, slope.given("inputs")) for slope in slopes):
                 continue
-            for _, maker in script.modules.lineage.of(arg.value).calls:
+            behind = script.modules.lineage.of(arg.value)
+            if behind.asks or any(
+                optimizer in script.modules.holders(each) for _, each in behind.calls
+            ):
+                continue
+            for _, maker in behind.calls:
                 held = script.modules.holders(maker)
                 apart = script.modules.held_alone(optimizer, maker)
                 if not held or not apart or script.modules.may_be_frozen(maker):

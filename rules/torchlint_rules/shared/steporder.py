@@ -30,6 +30,8 @@ def early(script: Script, step: SchedulerStep) -> Early | None:
         if updates is None:
             return None
         if not updates:
+            if _advances(script, step, region):
+                return None
             continue
         place = script.tree.order(step.call)
         shared = _shared(script, step.call, updates, region)
@@ -39,6 +41,15 @@ def early(script: Script, step: SchedulerStep) -> Early | None:
             return None
         return None if _stepped_before(script, step, region) else Early(shared, updates, unit)
     return None
+
+
+def _advances(script: Script, step: SchedulerStep, region: cst.BaseSuite) -> bool:
+    """Return whether a loop only takes one scheduler through a part of its schedule."""
+    loop = script.tree.parent(region)
+    if not isinstance(loop, cst.For):
+        return False
+    drawn = {name.value for name in script.tree.within(loop.target, cst.Name)}
+    return drawn.isdisjoint(name.value for name in script.tree.within(step.scheduler, cst.Name))
 
 
 def _shared(

@@ -17,7 +17,7 @@ from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.libraries import EXITS
 from torchlint.semantic.scope.memo import Memo
-from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.iteration import COUNTER
 from torchlint.semantic.values.kind import Kind
@@ -431,7 +431,7 @@ class Frequencies(Analysis):
         if not isinstance(node, cst.Name):
             return False
         bindings = self.scopes.reaching(node)
-        if any(b.how is How.AUGMENTED and isinstance(b.value, cst.Integer) for b in bindings):
+        if any(map(_counts_on, bindings)):
             return True
         value = bindings[0].value if len(bindings) == 1 else None
         if (
@@ -487,6 +487,16 @@ class Frequencies(Analysis):
             )
             for small in _small(line)
         )
+
+
+def _counts_on(binding: Binding) -> bool:
+    """Return whether an assignment adds a number to what a name holds (`step = step + 1`)."""
+    value = binding.value
+    if binding.how is How.ASSIGN and isinstance(value, cst.BinaryOperation):
+        is_same = isinstance(value.left, cst.Name) and value.left.value == binding.name
+        adds = isinstance(value.operator, cst.Add)
+        return is_same and adds and isinstance(value.right, cst.Integer)
+    return binding.how is How.AUGMENTED and isinstance(value, cst.Integer)
 
 
 def _body(node: cst.CSTNode) -> cst.CSTNode | None:

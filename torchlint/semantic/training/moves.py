@@ -18,6 +18,8 @@ from torchlint.semantic.values.values import Values
 _NOT_MPS: Final = frozenset("cuda cpu xpu hpu npu".split())
 _NOT_CUDA: Final = frozenset("cpu mps xpu hpu npu meta".split())
 _CUDA: Final = frozenset({"cuda", "cpu"})
+_TESTED: Final = frozenset("cuda cpu mps xpu hpu npu".split())
+"""The types of devices that a test of one tells apart."""
 _DEVICE_WORDS: Final = re.compile(
     r"(?:\w*_)?(?:device|devices|dev|gpu|gpu_id|gpuid|cuda|local_rank|rank|DEVICE|gpu_ids)|device\w*"
 )
@@ -64,7 +66,7 @@ class Moves:
         if method != "to":
             return None
         arg = self.values.argument_node(call, "device", 0)
-        if arg is None or not self._is_device(arg.value):
+        if arg is None or not self._is_device(arg.value) or self._is_for_host(call, arg.value):
             return None
         return Move(call, func.value, arg.value, arg, method)
 
@@ -88,6 +90,50 @@ class Moves:
             last = last.value
         return _DEVICE_WORDS.fullmatch(last_word(last)) is not None
 
+    # -- tests of the device around a move -------------------------------------------
+
+    def _is_for_host(self, call: cst.Call, device: cst.BaseExpression) -> bool:
+        """Return whether the tests around a move leave the host alone of all its devices."""
+        left = self._words(device) or set(_TESTED)
+        for allowed in self._tested(call, device):
+            left &= allowed
+        return left == {"cpu"}
+
+    def _tested(self, call: cst.Call, device: cst.BaseExpression) -> Iterator[frozenset[str]]:
+        """Yield the types of devices with which each test around a call leads to it."""
+        child: cst.CSTNode = call
+        for outer in self.tree.ancestors(call):
+            if isinstance(outer, cst.If) and child is not outer.test:
+                found = self._allowed(outer.test, device)
+                if found:
+                    yield found if child is outer.body else _TESTED - found
+            child = outer
+
+    def _allowed(self, test: cst.BaseExpression, device: cst.BaseExpression) -> frozenset[str]:
+        """Return the types of a device with which a test holds, empty if it does not tell."""
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            found = self._allowed(test.expression, device)
+            return _TESTED - found if found else found
+        if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+            return frozenset()
+        operator, wanted = test.comparisons[0].operator, test.comparisons[0].comparator
+        if not isinstance(wanted, cst.SimpleString) or not self._is_type(test.left, device):
+            return frozenset()
+        named = _TESTED & {str(wanted.evaluated_value)}
+        if isinstance(operator, cst.NotEqual) and named:
+            return _TESTED - named
+        return named if isinstance(operator, cst.Equal) else frozenset()
+
+    def _is_type(self, node: cst.BaseExpression, device: cst.BaseExpression) -> bool:
+        """Return whether an expression is the type of a device, which no number follows."""
+        code = self.tree.code(device)
+        if isinstance(node, cst.Attribute) and node.attr.value == "type":
+            return self.tree.code(node.value) == code
+        return self.tree.code(node) == code and all(
+            isinstance(each, cst.SimpleString) and ":" not in str(each.evaluated_value)
+            for each in self.origins.of(device).values
+        )
+
     # -- target device -------------------------------------------------------------
 
     def is_never_mps(self, move: Move) -> bool:
@@ -101,7 +147,8 @@ class Moves:
         """Return whether a move certainly leads to a device other than CUDA."""
         if move.method == "cuda" or move.device is None:
             return False
-        return self._is_of(move.device, _NOT_CUDA)
+        apart = any("cuda" not in each for each in self._tested(move.call, move.device))
+        return apart or self._is_of(move.device, _NOT_CUDA)
 
     def only_cuda(self, node: cst.CSTNode) -> bool:
         """Return whether code certainly runs on CUDA or the host, which support float64.
