@@ -268,6 +268,11 @@ def test_the_rule_names_the_break(key: str) -> None:
     assert CONSTRUCTS[key].name in message
 
 
+def test_only_reads_of_tensors_wait() -> None:
+    assert "waits" not in _said(SAMPLES["numpy.random.rand"])[0]
+    assert "waits" in _said("y = x.cuda().sum().item()")[0]
+
+
 @pytest.mark.parametrize("key", HANDLED)
 def test_the_rule_is_silent_where_torch_is(key: str) -> None:
     assert _said(HANDLED[key]) == []

@@ -49,8 +49,8 @@ class Construct(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """Whether the host waits for the device here, too."""
-        return self.name in _WAITING
+        """Whether the host waits for the device here, too: not for what it draws itself."""
+        return self.name in _WAITING and self.cure != _DRAWN
 
 
 def _constructs(name: str, cure: str, keys: str) -> dict[str, Construct]:
