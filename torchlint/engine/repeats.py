@@ -31,10 +31,7 @@ def told_once(found: list[Finding], script: Script) -> list[Finding]:
         and not script.whole.loops.runs_module(loop.node.body)
     ]
     told = [
-        (finding.code, body)
-        for finding in found
-        for head, body in loops
-        if finding.span == head
+        (finding.code, body) for finding in found for head, body in loops if finding.span == head
     ]
     return [
         finding
