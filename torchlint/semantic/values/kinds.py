@@ -529,8 +529,7 @@ class Kinds(Analysis):
             return _TENSOR if self.loader(value) is not None else _UNKNOWN
         callee = self.functions.callee(value)
         if callee is not None:
-            returned = self.functions.returns(callee)
-            return joined([self._element(one, path) for one in returned])
+            return joined([self._element(one, path) for one in self.functions.returns(callee)])
         method = method_of(value)
         if method in _WRAPPING:
             plain = [arg.value for arg in value.args if arg.keyword is None]
