@@ -14,6 +14,7 @@ from torchlint.semantic.loops.environments import Environments
 from torchlint.semantic.loops.feeding import Feeding
 from torchlint.semantic.loops.measuring import Measuring
 from torchlint.semantic.scope.limits import CALLED
+from torchlint.semantic.scope.libraries import OTHER_ARRAYS
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
@@ -86,6 +87,7 @@ class Loops(Analysis):
         self.feeding = Feeding(functions, iteration, gradients, self._runs)
         self._steps: dict[cst.Call, bool] = {}
         trail = self.names.trail
+        self._other = Memo(False, trail, self._is_of_other_library)
         self._networks = Memo[cst.Call, "cst.BaseExpression | None"](None, trail, self._module_call)
         self._run_here = Memo(False, trail, self._runs_module_itself)
         self._reach_networks = Memo(False, trail, self._runs_module)
@@ -414,6 +416,8 @@ class Loops(Analysis):
 
     def _module_call(self, call: cst.Call) -> cst.BaseExpression | None:
         func = call.func
+        if self._other.answer(self.scopes.home(call)):
+            return None
         if isinstance(func, cst.Attribute) and func.attr.value in ("forward", "module"):
             if self.kinds.kind(func.value) is Kind.MODULE:
                 return func.value
@@ -423,6 +427,12 @@ class Loops(Analysis):
         if found is Kind.MODULE and self.functions.definition(func) is None:
             return func
         return self._run_by_criterion(call) if found is Kind.CRITERION else None
+
+    def _is_of_other_library(self, home: cst.CSTNode) -> bool:
+        """Return whether a function computes with another library's arrays, and without torch."""
+        names = {self.names.name(call.func) or "" for call in self.functions.own(home, cst.Call)}
+        other = any(name.startswith(OTHER_ARRAYS) for name in names)
+        return other and not any(name.startswith("torch.") for name in names)
 
     def _run_by_criterion(self, call: cst.Call) -> cst.BaseExpression | None:
         """Return the network that a criterion is given to run: `criterion(batch, net)`."""

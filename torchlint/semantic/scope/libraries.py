@@ -143,6 +143,8 @@ class Factory(NamedTuple):
     """Whether it takes a tensor whose shape and device the new one has."""
 
 
+OTHER_ARRAYS: Final = ("mlx.", "jax.", "flax.", "paddle.", "mindspore.")
+"""Prefixes of what computes with arrays of its own, not with tensors of torch."""
 EXITS: Final = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit"})
 """Functions that end the program."""
 
