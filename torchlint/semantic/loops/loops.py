@@ -13,8 +13,8 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.environments import Environments
 from torchlint.semantic.loops.feeding import Feeding
 from torchlint.semantic.loops.measuring import Measuring
-from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.libraries import OTHER_ARRAYS
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
@@ -416,7 +416,7 @@ class Loops(Analysis):
 
     def _module_call(self, call: cst.Call) -> cst.BaseExpression | None:
         func = call.func
-        if self._other.answer(self.scopes.home(call)):
+        if self.has_other_arrays(call):
             return None
         if isinstance(func, cst.Attribute) and func.attr.value in ("forward", "module"):
             if self.kinds.kind(func.value) is Kind.MODULE:
@@ -427,6 +427,10 @@ class Loops(Analysis):
         if found is Kind.MODULE and self.functions.definition(func) is None:
             return func
         return self._run_by_criterion(call) if found is Kind.CRITERION else None
+
+    def has_other_arrays(self, call: cst.Call) -> bool:
+        """Return whether a call stands in code that computes with arrays of another library."""
+        return self._other.answer(self.scopes.home(call))
 
     def _is_of_other_library(self, home: cst.CSTNode) -> bool:
         """Return whether a function computes with another library's arrays, and without torch."""

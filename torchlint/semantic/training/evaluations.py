@@ -297,7 +297,7 @@ class Evaluations(Analysis):
         name = dotted(call.func)
         if name not in self._names_in_eval or self.functions.definition(call.func) is not None:
             return None
-        return call.func
+        return None if self.loops.has_other_arrays(call) else call.func
 
     @cached_property
     def _names_in_eval(self) -> frozenset[str]:
