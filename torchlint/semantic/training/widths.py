@@ -28,6 +28,7 @@ class Widths(Analysis):
         self.options = options
         self.origins = origins
         self._numbers = Memo[cst.BaseExpression, int | None](None, self.names.trail, self._number)
+        self._flattened = Memo(False, self.names.trail, self._is_flattened)
 
     def number(self, node: cst.BaseExpression) -> int | None:
         """Return the largest whole number that an expression is known to be, None without one."""
@@ -35,6 +36,9 @@ class Widths(Analysis):
 
     def is_flattened(self, node: cst.BaseExpression) -> bool:
         """Return whether a width is that of a flattened image: the product of its sides."""
+        return self._flattened.answer(node)
+
+    def _is_flattened(self, node: cst.BaseExpression) -> bool:
         for made in self._origins(node):
             if isinstance(made, cst.Call) and self.names.name(made.func) in _ROUNDED:
                 return bool(made.args) and self.is_flattened(made.args[0].value)
