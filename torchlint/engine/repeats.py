@@ -23,11 +23,13 @@ def told_once(found: list[Finding], script: Script) -> list[Finding]:
 
     if not any(finding.code.startswith(WAITS) for finding in found):
         return found
+    spans = {finding.span for finding in found}
     loops = [
-        (_head(script, loop.node), script.whole.tree.span(loop.node.body))
+        (head, script.whole.tree.span(loop.node.body))
         for loop in script.whole.loops.all()
         if isinstance(loop.node, cst.For)
         and loop.role is Role.OTHER
+        and (head := _head(script, loop.node)) in spans
         and not script.whole.loops.runs_module(loop.node.body)
     ]
     told = [

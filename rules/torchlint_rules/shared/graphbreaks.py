@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Binding, Finding, Frame, How, Kind, Script, Span, method_of, receiver_of
+from torchlint_rules.shared.arraydraws import draws_array
 from torchlint_rules.shared.breakingconstructs import CONSTRUCTS
 from torchlint_rules.shared.masks import is_mask
 
@@ -230,7 +231,8 @@ def _named(script: Script, call: cst.Call, name: str) -> str | None:
             return None
     if construct in ("torch.where", "torch.nn.functional.one_hot") and len(call.args) > 1:
         return None
-    if construct in _DRAWING and _draws_array(script, call):
+    site = script.calls.at(call)
+    if construct in _DRAWING and (site.has_splat or draws_array(site)):
         return None
     if construct == "repeat_interleave" and not _repeats_by_tensor(script, call):
         return None
@@ -245,14 +247,6 @@ def _elements(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield node.elt
     else:
         yield node
-
-
-def _draws_array(script: Script, call: cst.Call) -> bool:
-    """Return whether a call draws an array, which the compiler draws itself."""
-    site = script.calls.at(call)
-    if site.name == "numpy.random.rand":
-        return bool(call.args)
-    return site.has_splat or site.given("size") is not None
 
 
 def _repeats_by_tensor(script: Script, call: cst.Call) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import CallSite, Script, method_of, receiver_of
+from torchlint_rules.shared.arraydraws import draws_array
 
 TYPES: Final = frozenset(
     "Tensor FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ByteTensor".split()
@@ -49,8 +50,7 @@ def _draw(script: Script, node: cst.BaseExpression) -> CallSite | None:
         return None
     module, _, last = (script.name(node.func) or "").rpartition(".")
     if module == "numpy.random":
-        sized = len(node.args) > 2 or (last in ("rand", "randn", "random") and node.args)
-        named = any(arg.keyword is not None and arg.keyword.value == "size" for arg in node.args)
-        return script.calls.at(node) if last in _DRAWS and (sized or named) else None
+        site = script.calls.at(node)
+        return site if last in _DRAWS and draws_array(site) else None
     inner = receiver_of(node) if method_of(node) in _SAME else None
     return _draw(script, inner) if inner is not None else None

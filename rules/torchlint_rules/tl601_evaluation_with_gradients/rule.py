@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import libcst as cst
 
 from torchlint.api import (
     Evaluation,
     Finding,
+    Fix,
     FlaggedEvaluation,
     Grad,
     GraphUse,
@@ -20,6 +22,8 @@ from torchlint.api import (
 from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, without_graph, wrapped
 from torchlint_rules.tl601_evaluation_with_gradients.generations import generations
 from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspections, metrics
+
+_OTHERS: Final = "what the loop computes beside the network no longer records a graph either"
 
 
 class EvaluationWithGradients(Rule):
@@ -95,7 +99,7 @@ class EvaluationWithGradients(Rule):
         span = Span(script.span(loop).start, script.span(head).end)
         edits = wrapped(script, loop)
         title = "Generate under `torch.no_grad()`"
-        fix = without_graph(script, title, edits, loop) if edits else None
+        fix = Fix.unsafe(title, edits, because=_OTHERS) if edits else None
         yield Finding(self.code, span, message, fix, impact="medium")
 
     def _aside(self, script: Script, call: cst.Call, purpose: str) -> Finding:

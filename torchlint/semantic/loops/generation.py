@@ -51,21 +51,17 @@ class Generation(Analysis):
 
     def is_beside(self, span: Span) -> bool:
         """Return whether each pass of the loop that runs some code generates."""
-        inner = self._inner([each for each in self._loop_nodes if self._holds(each.body, span)])
+        inner = self._inner([each for each in self._loop_nodes if self.tree.holds(each.body, span)])
         return inner is not None and self._loops.answer(inner)
 
     def is_sampling(self, span: Span) -> bool:
         """Return whether code is part of a loop in which a network samples."""
-        inner = self._inner([each for each in self._loop_nodes if self._holds(each, span)])
+        inner = self._inner([each for each in self._loop_nodes if self.tree.holds(each, span)])
         return inner is not None and self.only_samples(inner)
 
     @property
     def _loop_nodes(self) -> list[LoopNode]:
         return [loop.node for loop in self.loops.all() if self.tree.is_own(loop.node)]
-
-    def _holds(self, node: cst.CSTNode, span: Span) -> bool:
-        whole = self.tree.span(node)
-        return whole.start <= span.start < whole.end
 
     def _inner(self, nodes: list[LoopNode]) -> LoopNode | None:
         return max(nodes, key=self.tree.order, default=None)
@@ -75,7 +71,7 @@ class Generation(Analysis):
         around = [
             each
             for each in (*self.tree.all(cst.FunctionDef), *self.tree.all(cst.ClassDef))
-            if self.tree.is_own(each) and self._holds(each, span)
+            if self.tree.is_own(each) and self.tree.holds(each, span)
         ]
         outer = min(around, key=self.tree.order, default=None)
         if outer is None:

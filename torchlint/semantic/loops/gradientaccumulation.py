@@ -84,7 +84,7 @@ class GradientAccumulations(Analysis):
         """Return whether code runs only where an optimizer steps, once in several passes."""
         return any(
             self.tree.is_own(line)
-            and self._is_behind(line.body, span)
+            and self.tree.holds(line.body, span)
             and next(self.loops.around(line), None) is not None
             and self._counts(line.test)
             and any(
@@ -93,10 +93,6 @@ class GradientAccumulations(Analysis):
             )
             for line in self.tree.all(cst.If)
         )
-
-    def _is_behind(self, branch: cst.BaseSuite, span: Span) -> bool:
-        whole = self.tree.span(branch)
-        return whole.start <= span.start < whole.end
 
     def through_helpers(self) -> Iterator[GradientAccumulation]:
         """Yield every loop whose passes only call functions that run backward, as `backwards`."""

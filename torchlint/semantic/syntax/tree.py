@@ -305,6 +305,11 @@ class Tree:
             self._places = Places(self.source, self.syntax, self.texts, self.ancestors)
         return self._places.span(node)
 
+    def holds(self, node: cst.CSTNode, span: Span) -> bool:
+        """Return whether some code begins inside a node."""
+        whole = self.span(node)
+        return whole.start <= span.start < whole.end
+
     def text(self, node: cst.CSTNode) -> str:
         """Return the source text of a node, or its generated code if it is not from the file."""
         if node not in self.ranks:
