@@ -47,10 +47,17 @@ class Graph(ABC):
     A `Symbol` without a name stands for the module itself.
     """
 
-    def __init__(self, imports: Imports, scripts: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        imports: Imports,
+        scripts: frozenset[str] = frozenset(),
+        is_installed: bool = False,
+    ) -> None:
         self.imports = imports
-        self._scripts = scripts
+        self.scripts = scripts
         """The modules that `pyproject.toml` names as scripts."""
+        self.is_installed = is_installed
+        """Whether the project is made to be installed, for others to import."""
         self._definitions: dict[Symbol, list[Place]] = {}
         self._heads: dict[str, list[Place]] = {}
         self._numbers: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -62,7 +69,11 @@ class Graph(ABC):
         self._in_program: dict[str, bool] = {}
         self._trains_below: dict[str, bool] = {}
 
-    # -- what is known of each module ---------------------------------------------
+    # -- what is known of the project and of each module --------------------------
+
+    @abstractmethod
+    def looks_modules_up(self) -> bool:
+        """Return whether a module, no test, may find modules that its imports do not spell."""
 
     @abstractmethod
     def outline(self, path: str) -> Outline | None:
@@ -349,7 +360,7 @@ class Graph(ABC):
         """Return whether a module is run as the main module."""
         if is_test(path):
             return False
-        if is_main(path) or path in self._scripts:
+        if is_main(path) or path in self.scripts:
             return True
         outline = self.outline(path)
         if outline is None:
@@ -382,8 +393,9 @@ class WholeGraph(Graph):
         imports: Imports,
         outlines: dict[str, Outline | None],
         scripts: frozenset[str] = frozenset(),
+        is_installed: bool = False,
     ) -> None:
-        super().__init__(imports, scripts)
+        super().__init__(imports, scripts, is_installed)
         self._outlines = outlines
 
     def outline(self, path: str) -> Outline | None:
@@ -394,6 +406,15 @@ class WholeGraph(Graph):
         """Return whether a module trains a network or loads batches."""
         outline = self._outlines.get(path)
         return outline is not None and outline.trains
+
+    def looks_modules_up(self) -> bool:
+        """Return whether a module, no test, may find modules that its imports do not spell."""
+        return self._looks_modules_up
+
+    @cached_property
+    def _looks_modules_up(self) -> bool:
+        outlines = (self.outline(path) for path in self._sources())
+        return any(each is not None and each.looks_modules_up for each in outlines)
 
     def prepare(self) -> None:
         """Find out who uses what, for processes that are forked later, too."""

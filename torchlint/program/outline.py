@@ -67,7 +67,8 @@ class Definition(NamedTuple):
     names of the module in the code, strings included, and `chains` dotted names that begin with an
     imported one. `imports` are those inside functions and classes. `trains` is whether the code
     trains, loads or loops over batches, and `handles` whether it names torch, a loader, or a method
-    that tensors, networks or optimizers have.
+    that tensors, networks or optimizers have. `decorated` is whether it has a decorator, which may
+    register it, and `looks_up` whether it may find names that it does not spell.
     """
 
     kind: Kind
@@ -81,6 +82,8 @@ class Definition(NamedTuple):
     trains: bool = False
     handles: bool = False
     docs: tuple[tuple[int, int], ...] = ()
+    decorated: bool = False
+    looks_up: bool = False
 
     def code(self, text: str) -> str:
         """Return the lines of the definition with its docstrings and comments left blank."""
@@ -91,7 +94,8 @@ class Outline(NamedTuple):
     """What one module defines, imports and uses at its top level.
 
     `exports` is `__all__` if it is a plain list. `starts` is whether it runs something when it is
-    the main module. `trains` is whether it trains a network or loads batches.
+    the main module. `trains` is whether it trains a network or loads batches, `looks_modules_up`
+    whether it may find modules or classes by names that it makes up or reads.
     """
 
     definitions: tuple[Definition, ...] = ()
@@ -100,6 +104,7 @@ class Outline(NamedTuple):
     exports: frozenset[str] | None = None
     starts: bool = False
     trains: bool = False
+    looks_modules_up: bool = False
 
 
 MARKS: Final = (
@@ -107,6 +112,11 @@ MARKS: Final = (
     "LightningCLI(",
 )  # fmt: skip
 """A text that trains a network or loads batches contains one of these."""
+LOOKING: Final = (
+    "import_module(", "__import__(", "__subclasses__", "__init_subclass__", "hydra", "runpy",
+    "LightningCLI(", "pydoc",
+)  # fmt: skip
+"""A text that finds modules or classes by names that it makes up or reads contains one of these."""
 _HANDLES: Final = re.compile(
     r"\b(?:torch|nn|F)\.|loader\b[^'\"\n]|"
     r"\.(?:item|tolist|numpy|cpu|cuda|to|detach|backward|step|zero_grad|eval|train|forward)\("
@@ -116,6 +126,7 @@ _STEPS: Final = re.compile(
     r"\bdef (?:train(?:ing)?|valid(?:ation)?|test|eval)_(?:step|batch|epoch|one_epoch)\b"
 )
 """A loop over batches, or a function for one batch or for all."""
+_LOOKS_UP: Final = re.compile(r"\b(?:getattr|globals|vars|eval|Fire)\(|\b__dict__\b")
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _GAPS: Final = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "._")}
 _MOST_LINKS: Final = 6
@@ -207,6 +218,8 @@ class _Reader:
                     _trains(each.text) or _STEPS.search(each.text) is not None,
                     _HANDLES.search(each.text) is not None,
                     each.docs,
+                    any(getattr(node, "decorator_list", ()) for node in each.nodes),
+                    _LOOKS_UP.search(each.text) is not None,
                 )
             )
         return Outline(
@@ -216,6 +229,7 @@ class _Reader:
             _exports(tree),
             any(map(_starts, tree.body)),
             _trains(self.source.text),
+            any(mark in self.source.text for mark in LOOKING),
         )
 
     def _lines(self, body: list[ast.stmt]) -> Iterator[_Lines]:

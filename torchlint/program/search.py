@@ -23,13 +23,15 @@ class SearchedGraph(Graph):
         texts: Texts,
         outline: Callable[[str], Outline | None],
         scripts: frozenset[str] = frozenset(),
+        is_installed: bool = False,
     ) -> None:
-        super().__init__(imports, scripts)
+        super().__init__(imports, scripts, is_installed)
         self._texts = texts
         self._outline = outline
         self._importers: dict[str, list[str]] = {}
         self._users: dict[Symbol, list[Place]] = {}
         self._gates: dict[Symbol, tuple[Symbol, ...]] = {}
+        self._looks_modules_up: bool | None = None
 
     def outline(self, path: str) -> Outline | None:
         """Return the outline of a module."""
@@ -42,6 +44,13 @@ class SearchedGraph(Graph):
             return False
         outline = self.outline(path)
         return outline is not None and outline.trains
+
+    def looks_modules_up(self) -> bool:
+        """Return whether a module, no test, may find modules that its imports do not spell."""
+        if self._looks_modules_up is None:
+            outlines = map(self.outline, self._texts.looking_modules_up())
+            self._looks_modules_up = any(each and each.looks_modules_up for each in outlines)
+        return self._looks_modules_up
 
     def importers(self, path: str) -> list[str]:
         """Return the modules, no tests, that import from a module."""

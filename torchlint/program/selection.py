@@ -8,6 +8,7 @@ from itertools import chain, pairwise
 from typing import Final
 
 from torchlint.program.graph import Graph, Links, Place
+from torchlint.program.idle import Idle
 from torchlint.program.outline import Definition, Kind, Outline
 from torchlint.program.roles import is_test
 from torchlint.semantic.view import ALONE, Excerpt, LinkedModule, Symbol, View
@@ -55,7 +56,10 @@ def select(graph: Graph, path: str, lines: Lines) -> View:
     selection.add_callers()
     selection.add_settings()
     selection.add_callees()
-    return _View(selection, lines).build() if selection.trains else ALONE
+    idle = Idle(graph).names(path)
+    if selection.trains:
+        return _View(selection, lines).build()._replace(idle=idle)
+    return View(path, idle=idle) if idle or own.starts else ALONE
 
 
 class _Selection:

@@ -8,6 +8,7 @@ from typing import Final
 
 from torchlint.notebook import is_notebook
 from torchlint.program.imports import folder_of
+from torchlint.program.outline import LOOKING
 from torchlint.program.roles import is_test
 
 _IMPORT: Final = re.compile(
@@ -55,6 +56,13 @@ class Texts:
         word = name.encode()
         for user in self.importing(path):
             if word in self.texts[user] or b"*" in self._imported_words(user):
+                yield user
+
+    def looking_modules_up(self) -> Iterator[str]:
+        """Yield the files that may find modules which their imports do not spell."""
+        marks = [mark.encode() for mark in LOOKING]
+        for user in self._searched:
+            if any(mark in self.texts[user] for mark in marks):
                 yield user
 
     def spelling(self, path: str, name: str) -> Iterator[str]:

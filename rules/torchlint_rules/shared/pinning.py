@@ -49,6 +49,7 @@ def _unpinned(script: Script) -> list[Loader]:
         for loader in script.loaders
         if loader.argument(_PIN).state is State.ABSENT
         and not loader.is_unread
+        and not loader.holds_tokens
         and _can_pin(script, loader)
         and _moves(script, loader)
     ]

@@ -12,6 +12,7 @@ from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.data.datasets import Datasets, Traits
 from torchlint.semantic.data.lightningloaders import LightningLoaders
 from torchlint.semantic.data.shortpasses import ShortPasses
+from torchlint.semantic.data.tokenbatches import TokenBatches
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.limits import CALLERS
@@ -21,6 +22,7 @@ from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.options import Options
 from torchlint.semantic.values.signatures import place
 from torchlint.semantic.values.values import State, Value, Values
 
@@ -97,6 +99,11 @@ class Loader(CallSite):
             return False
         return not (pins.equals(False) or pins.equals(None))
 
+    @property
+    def holds_tokens(self) -> bool:
+        """Whether the batches hold nothing but numbers of tokens, masks and labels."""
+        return self._loaders.tokens.are_loaded(self)
+
     # -- uses ----------------------------------------------------
 
     @property
@@ -156,7 +163,8 @@ class Loaders(Analysis):
         self.iteration = kinds.iteration
         self.loops = loops
         self.datasets = datasets
-        self.short = ShortPasses(self.functions, loops)
+        self.short = ShortPasses(values, Options(self.functions, values, self.origins), loops)
+        self.tokens = TokenBatches(self.functions, kinds.origins)
         self.lightning = LightningLoaders(values, self.origins)
         self._in_batch_loops = Memo(False, self.names.trail, self._in_batch_loop)
         self._passes: dict[int, list[cst.CSTNode]] | None = None

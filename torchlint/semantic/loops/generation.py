@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 import libcst as cst
 
@@ -10,12 +11,14 @@ from torchlint.edit import Span
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
+from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.gradient import Grad, Gradients
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
 
+NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 _GENERATE: Final = "generate"
 _SETTINGS: Final = frozenset(
     (
@@ -51,8 +54,34 @@ class Generation(Analysis):
 
     def is_beside(self, span: Span) -> bool:
         """Return whether each pass of the loop that runs some code generates."""
-        inner = self._inner([each for each in self._loop_nodes if self.tree.holds(each.body, span)])
-        return inner is not None and self._loops.answer(inner)
+        loops = [each for each in self._loop_nodes if self.tree.holds(each.body, span)]
+        inner, function = self._inner(loops), self._inner(self._functions_around(span))
+        if inner is not None and (function is None or self.tree.inside(inner, function)):
+            return self._loops.answer(inner)
+        return isinstance(function, cst.FunctionDef) and self._is_called_beside(function, CALLERS)
+
+    def _is_called_beside(self, function: cst.FunctionDef, depth: int) -> bool:
+        """Return whether a function generates, or is called where each pass of a loop does."""
+        if any(map(self.generates, self.functions.own(function, cst.Call))):
+            return True
+        callers = self.functions.callers(function)
+        if not callers or not depth or self.functions.escapes(function):
+            return False
+        return all(self._is_run_beside(call, depth - 1) for call in callers)
+
+    def _is_run_beside(self, call: cst.Call, depth: int) -> bool:
+        around = next(self.loops.around(call), None)
+        if around is not None:
+            return self._loops.answer(around.node)
+        function = self.scopes.function(call)
+        return function is not None and self._is_called_beside(function, depth)
+
+    def _functions_around(self, span: Span) -> list[cst.CSTNode]:
+        return [
+            each
+            for each in self.tree.all(cst.FunctionDef)
+            if self.tree.is_own(each) and self.tree.holds(each, span)
+        ]
 
     def is_sampling(self, span: Span) -> bool:
         """Return whether code is part of a loop in which a network samples."""
@@ -63,16 +92,17 @@ class Generation(Analysis):
     def _loop_nodes(self) -> list[LoopNode]:
         return [loop.node for loop in self.loops.all() if self.tree.is_own(loop.node)]
 
-    def _inner(self, nodes: list[LoopNode]) -> LoopNode | None:
+    def _inner(self, nodes: Sequence[NodeT]) -> NodeT | None:
         return max(nodes, key=self.tree.order, default=None)
 
     def is_part_of_language_model(self, span: Span) -> bool:
         """Return whether the function or class of some code runs a language model, too."""
-        around = [
+        classes = [
             each
-            for each in (*self.tree.all(cst.FunctionDef), *self.tree.all(cst.ClassDef))
+            for each in self.tree.all(cst.ClassDef)
             if self.tree.is_own(each) and self.tree.holds(each, span)
         ]
+        around = (*self._functions_around(span), *classes)
         outer = min(around, key=self.tree.order, default=None)
         if outer is None:
             return False
