@@ -35,7 +35,7 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
         return replace(finding, impact="low") if head.gain == "upkeep" else None
     purpose = script.program.purpose
     if purpose.is_one_off(finding.span):
-        if head.gain == "speed":
+        if head.gain == "speed" and purpose.is_applied_once(finding.span):
             return None
         return replace(finding, impact="medium" if _is_about_results(impact, head) else "low")
     if head.code.startswith(WAITS):

@@ -7,7 +7,7 @@ from typing import Final
 
 from torchlint.program.graph import Graph, Place
 from torchlint.program.imports import folder_of
-from torchlint.program.outline import Kind, Outline
+from torchlint.program.outline import Definition, Kind, Outline
 from torchlint.program.roles import is_main, is_test
 from torchlint.semantic.view import Symbol
 
@@ -30,17 +30,21 @@ class Idle:
         found = (
             name
             for number, each in enumerate(outline.definitions)
+            if not self._is_in_use(Place(path, number), each)
             for name in each.binds
-            if not (
-                self._is_run(Place(path, number), set())
-                if each.kind in _DEFINED
-                else self._is_read(Symbol(path, name))
-            )
         )
         return frozenset(found)
 
-    def _is_read(self, symbol: Symbol) -> bool:
-        """Return whether some code names a value, beside the lines that make it."""
+    def _is_in_use(self, place: Place, definition: Definition) -> bool:
+        """Return whether something runs a function or class, or reads the value that a line binds.
+
+        Statements that bind several names, or none, may use them themselves.
+        """
+        if definition.kind in _DEFINED:
+            return self._is_run(place, set())
+        if definition.kind is not Kind.ASSIGNMENT or len(definition.binds) != 1:
+            return True
+        symbol = Symbol(place.path, *definition.binds)
         return self._is_handed_on(symbol) or any(True for _ in self._users(symbol))
 
     def _may_be_used_unseen(self, path: str) -> bool:

@@ -51,6 +51,7 @@ class Generation(Analysis):
         self.gradients = gradients
         self.frequencies = frequencies
         self._loops = Memo(False, self.names.trail, self._fills)
+        self._functions = Memo(False, self.names.trail, self._generates_in)
 
     def is_beside(self, span: Span) -> bool:
         """Return whether each pass of the loop that runs some code generates."""
@@ -62,7 +63,7 @@ class Generation(Analysis):
 
     def _is_called_beside(self, function: cst.FunctionDef, depth: int) -> bool:
         """Return whether a function generates, or is called where each pass of a loop does."""
-        if any(map(self.generates, self.functions.own(function, cst.Call))):
+        if self._functions.answer(function):
             return True
         callers = self.functions.callers(function)
         if not callers or not depth or self.functions.escapes(function):
@@ -121,11 +122,13 @@ class Generation(Analysis):
         """Return whether a call runs a network many times, without gradients."""
         if self._is_spelled(call):
             return True
-        return any(
-            any(map(self._is_spelled, self.functions.own(body, cst.Call)))
-            or (isinstance(body, cst.FunctionDef) and self.samples(body))
-            for callee in self.functions.callees(call)
-            for body in self.functions.reached(callee)
+        return any(map(self._functions.answer, self.functions.callees(call)))
+
+    def _generates_in(self, function: cst.FunctionDef) -> bool:
+        """Return whether each run of a function generates."""
+        return self.samples(function) or any(
+            self.generates(call) and self.frequencies.below(call, function) is Frequency.EVERY_PASS
+            for call in self.functions.own(function, cst.Call)
         )
 
     def _is_spelled(self, call: cst.Call) -> bool:
@@ -153,4 +156,11 @@ class Generation(Analysis):
             self.loops.loop(loop).role is Role.OTHER
             and self.loops.runs_module_itself(loop.body)
             and self.gradients.grad(loop) is Grad.OFF
+            and not (isinstance(loop, cst.For) and self._runs_each(loop))
         )
+
+    def _runs_each(self, loop: cst.For) -> bool:
+        """Return whether each pass of a loop runs another network, of those that it goes over."""
+        targets = {each.value for each in self.tree.within(loop.target, cst.Name)}
+        called = (call.func for call in self.functions.own(loop.body, cst.Call))
+        return any(isinstance(each, cst.Name) and each.value in targets for each in called)
