@@ -13,6 +13,10 @@ from torchlint.semantic.view import Symbol
 
 _DEFINED: Final = (Kind.FUNCTION, Kind.CLASS)
 _INIT: Final = "__init__.py"
+_OWN: Final = ("globals", "locals", "eval", "Fire", "sys.modules")
+"""Words of code that finds names of its own module."""
+_OTHERS: Final = ("getattr", "vars", "__dict__")
+"""Words of code that finds names of a module that it holds."""
 
 
 class Idle:
@@ -72,10 +76,12 @@ class Idle:
             for name, entries in self.graph.imported(user).items()
             if any(self.graph.target(user, entry) == Symbol(path, "") for entry in entries)
         }
-        stars = user == path or bool((self.graph.outline(user) or Outline()).stars)
+        outline = self.graph.outline(user) or Outline()
+        stars = user == path or bool(outline.stars)
         return any(
-            each.looks_up and (stars or not bound.isdisjoint(each.uses))
-            for each in (self.graph.outline(user) or Outline()).definitions
+            (stars and not each.lookups.isdisjoint(_OWN))
+            or (not each.lookups.isdisjoint(_OTHERS) and not bound.isdisjoint(each.uses))
+            for each in outline.definitions
         )
 
     def _is_executed(self, path: str) -> bool:

@@ -68,7 +68,7 @@ def _raw(outline: Outline) -> list[Any]:
             each.handles,
             each.docs,
             each.decorated,
-            each.looks_up,
+            sorted(each.lookups),
         ]
         for each in outline.definitions
     ]
@@ -92,7 +92,7 @@ def _outline(raw: list[Any]) -> Outline:
 
 def _definition(raw: list[Any]) -> Definition:
     kind, binds, first, last, size, uses, chains, imports, trains, handles, docs, *marks = raw
-    decorated, looks_up = marks
+    decorated, lookups = marks
     return Definition(
         Kind(kind),
         tuple(map(str, binds)),
@@ -106,7 +106,7 @@ def _definition(raw: list[Any]) -> Definition:
         bool(handles),
         tuple((int(first), int(last)) for first, last in docs),
         bool(decorated),
-        bool(looks_up),
+        frozenset(map(str, lookups)),
     )
 
 

@@ -68,7 +68,7 @@ class Definition(NamedTuple):
     imported one. `imports` are those inside functions and classes. `trains` is whether the code
     trains, loads or loops over batches, and `handles` whether it names torch, a loader, or a method
     that tensors, networks or optimizers have. `decorated` is whether it has a decorator, which may
-    register it, and `looks_up` whether it may find names that it does not spell.
+    register it, and `lookups` are words by which it may find names that it does not spell.
     """
 
     kind: Kind
@@ -83,7 +83,7 @@ class Definition(NamedTuple):
     handles: bool = False
     docs: tuple[tuple[int, int], ...] = ()
     decorated: bool = False
-    looks_up: bool = False
+    lookups: frozenset[str] = frozenset()
 
     def code(self, text: str) -> str:
         """Return the lines of the definition with its docstrings and comments left blank."""
@@ -126,7 +126,9 @@ _STEPS: Final = re.compile(
     r"\bdef (?:train(?:ing)?|valid(?:ation)?|test|eval)_(?:step|batch|epoch|one_epoch)\b"
 )
 """A loop over batches, or a function for one batch or for all."""
-_LOOKS_UP: Final = re.compile(r"\b(?:getattr|globals|vars|eval|Fire)\(|\b__dict__\b")
+_LOOKUPS: Final = re.compile(
+    r"(?<![.\w])(?:getattr|vars|globals|locals|eval)(?=\()|\bFire(?=\()|\b__dict__\b|\bsys\.modules\b"
+)
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _GAPS: Final = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "._")}
 _MOST_LINKS: Final = 6
@@ -219,7 +221,7 @@ class _Reader:
                     _HANDLES.search(each.text) is not None,
                     each.docs,
                     any(getattr(node, "decorator_list", ()) for node in each.nodes),
-                    _LOOKS_UP.search(each.text) is not None,
+                    frozenset(_LOOKUPS.findall(each.text)),
                 )
             )
         return Outline(

@@ -85,9 +85,10 @@ class Generation(Analysis):
         ]
 
     def is_sampling(self, span: Span) -> bool:
-        """Return whether code is part of a loop in which a network samples."""
-        inner = self._inner([each for each in self._loop_nodes if self.tree.holds(each, span)])
-        return inner is not None and self.only_samples(inner)
+        """Return whether code is part of a loop in which a network samples, or of one inside."""
+        return any(
+            self.only_samples(each) for each in self._loop_nodes if self.tree.holds(each, span)
+        )
 
     @property
     def _loop_nodes(self) -> list[LoopNode]:

@@ -157,7 +157,8 @@ class Purpose(Analysis):
         owner = self.scopes.class_of(definition)
         view = self.tree.view
         if view.path and owner is None and self.scopes.function(definition) is None:
-            return name in view.idle and self.tree.is_own(definition)
+            idle = name in view.idle or self._is_cut_off(definition)
+            return idle and self.tree.is_own(definition)
         if definition.decorators or self.functions.called_unseen(definition):
             return False
         if not self._is_started and (owner is not None or isinstance(definition, cst.ClassDef)):
@@ -174,13 +175,20 @@ class Purpose(Analysis):
             and not self._looks_names_up
         )
 
+    def _is_cut_off(self, definition: Definition) -> bool:
+        """Return whether an exit stands before each line that names a definition."""
+        names = self._names_of(definition)
+        return bool(names) and all(map(self.branches.is_behind_exit, names))
+
+    def _names_of(self, definition: Definition) -> list[cst.Name]:
+        spelled = self.tree.spelled(definition.name.value)
+        return [each for each in spelled if each is not definition.name]
+
     def _is_named(self, definition: Definition) -> bool:
         """Return whether code may name a definition, and not a local that is spelled alike."""
         word, home = definition.name.value, self.scopes.scope(definition)
         names = [
-            each
-            for each in self.tree.spelled(word)
-            if each is not definition.name and not self.branches.is_behind_exit(each)
+            each for each in self._names_of(definition) if not self.branches.is_behind_exit(each)
         ]
         meant = (self.scopes.lookup(word, self.scopes.scope(each)) for each in names)
         return bool(self.functions.attributes(word)) or any(
