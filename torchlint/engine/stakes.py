@@ -35,7 +35,8 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
         return replace(finding, impact="low") if head.gain == "upkeep" else None
     purpose = script.program.purpose
     if purpose.is_one_off(finding.span):
-        if head.gain == "speed" and purpose.is_applied_once(finding.span):
+        once = script.tree.view.is_beside_training or purpose.is_applied_once(finding.span)
+        if once and head.gain == "speed":
             return None
         return replace(finding, impact="medium" if _is_about_results(impact, head) else "low")
     if head.code.startswith(WAITS):

@@ -76,6 +76,10 @@ class Graph(ABC):
         """Return whether a module, no test, may find modules that its imports do not spell."""
 
     @abstractmethod
+    def optimizes(self) -> bool:
+        """Return whether a module, no test, runs a backward pass or a trainer."""
+
+    @abstractmethod
     def outline(self, path: str) -> Outline | None:
         """Return the outline of a module, None if it is not of the project or does not parse."""
 
@@ -411,10 +415,22 @@ class WholeGraph(Graph):
         """Return whether a module, no test, may find modules that its imports do not spell."""
         return self._looks_modules_up
 
+    def optimizes(self) -> bool:
+        """Return whether a module, no test, runs a backward pass or a trainer."""
+        return self._optimizes
+
     @cached_property
     def _looks_modules_up(self) -> bool:
-        outlines = (self.outline(path) for path in self._sources())
-        return any(each is not None and each.looks_modules_up for each in outlines)
+        return any(each.looks_modules_up for each in self._seen())
+
+    @cached_property
+    def _optimizes(self) -> bool:
+        return any(each.optimizes for each in self._seen())
+
+    def _seen(self) -> Iterator[Outline]:
+        """Yield the outlines of the modules whose uses count."""
+        outlines = map(self.outline, self._sources())
+        return (each for each in outlines if each is not None)
 
     def prepare(self) -> None:
         """Find out who uses what, for processes that are forked later, too."""

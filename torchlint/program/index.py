@@ -313,6 +313,7 @@ def digest(view: View) -> bytes:
         sorted(view.unseen),
         sorted(view.called_unseen),
         sorted(view.idle),
+        view.is_beside_training,
         sorted(view.files.items()),
     )
     return blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -73,12 +73,12 @@ def _raw(outline: Outline) -> list[Any]:
         for each in outline.definitions
     ]
     exports = None if outline.exports is None else sorted(outline.exports)
-    marks = [outline.starts, outline.trains, outline.looks_modules_up]
+    marks = [outline.starts, outline.trains, outline.looks_modules_up, outline.optimizes]
     return [definitions, outline.imports, outline.stars, exports, *marks]
 
 
 def _outline(raw: list[Any]) -> Outline:
-    definitions, imports, stars, exports, starts, trains, looks_modules_up = raw
+    definitions, imports, stars, exports, starts, trains, looks_modules_up, optimizes = raw
     return Outline(
         tuple(map(_definition, definitions)),
         tuple(map(_import, imports)),
@@ -87,6 +87,7 @@ def _outline(raw: list[Any]) -> Outline:
         bool(starts),
         bool(trains),
         bool(looks_modules_up),
+        bool(optimizes),
     )
 
 

@@ -95,7 +95,8 @@ class Outline(NamedTuple):
 
     `exports` is `__all__` if it is a plain list. `starts` is whether it runs something when it is
     the main module. `trains` is whether it trains a network or loads batches, `looks_modules_up`
-    whether it may find modules or classes by names that it makes up or reads.
+    whether it may find modules or classes by names that it makes up or reads, and `optimizes`
+    whether it runs a backward pass or a trainer.
     """
 
     definitions: tuple[Definition, ...] = ()
@@ -105,12 +106,14 @@ class Outline(NamedTuple):
     starts: bool = False
     trains: bool = False
     looks_modules_up: bool = False
+    optimizes: bool = False
 
 
-MARKS: Final = (
-    ".backward(", "DataLoader", "Trainer(", "TrainingArguments", "LightningModule", "Engine(",
-    "LightningCLI(",
+OPTIMIZING: Final = (
+    ".backward(", "Trainer(", "TrainingArguments", "LightningModule", "Engine(", "LightningCLI(",
 )  # fmt: skip
+"""A text that trains a network contains one of these."""
+MARKS: Final = (*OPTIMIZING, "DataLoader")
 """A text that trains a network or loads batches contains one of these."""
 LOOKING: Final = (
     "import_module(", "__import__(", "__subclasses__", "__init_subclass__", "hydra", "runpy",
@@ -232,6 +235,7 @@ class _Reader:
             any(map(_starts, tree.body)),
             _trains(self.source.text),
             any(mark in self.source.text for mark in LOOKING),
+            any(mark in self.source.text for mark in OPTIMIZING),
         )
 
     def _lines(self, body: list[ast.stmt]) -> Iterator[_Lines]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from torchlint.program.graph import Graph, Place
 from torchlint.program.imports import Imports
-from torchlint.program.outline import MARKS, Outline
+from torchlint.program.outline import LOOKING, MARKS, OPTIMIZING, Outline
 from torchlint.program.texts import Texts, stem_of
 from torchlint.semantic.view import Symbol
 
@@ -32,6 +32,7 @@ class SearchedGraph(Graph):
         self._users: dict[Symbol, list[Place]] = {}
         self._gates: dict[Symbol, tuple[Symbol, ...]] = {}
         self._looks_modules_up: bool | None = None
+        self._optimizes: bool | None = None
 
     def outline(self, path: str) -> Outline | None:
         """Return the outline of a module."""
@@ -48,9 +49,16 @@ class SearchedGraph(Graph):
     def looks_modules_up(self) -> bool:
         """Return whether a module, no test, may find modules that its imports do not spell."""
         if self._looks_modules_up is None:
-            outlines = map(self.outline, self._texts.looking_modules_up())
+            outlines = map(self.outline, self._texts.holding(LOOKING))
             self._looks_modules_up = any(each and each.looks_modules_up for each in outlines)
         return self._looks_modules_up
+
+    def optimizes(self) -> bool:
+        """Return whether a module, no test, runs a backward pass or a trainer."""
+        if self._optimizes is None:
+            outlines = map(self.outline, self._texts.holding(OPTIMIZING))
+            self._optimizes = any(each and each.optimizes for each in outlines)
+        return self._optimizes
 
     def importers(self, path: str) -> list[str]:
         """Return the modules, no tests, that import from a module."""

@@ -56,10 +56,14 @@ def select(graph: Graph, path: str, lines: Lines) -> View:
     selection.add_callers()
     selection.add_settings()
     selection.add_callees()
-    idle = Idle(graph).names(path)
+    idle, is_beside_training = Idle(graph).names(path), graph.optimizes()
     if selection.trains:
-        return _View(selection, lines).build()._replace(idle=idle)
-    return View(path, idle=idle) if idle or own.starts else ALONE
+        view = _View(selection, lines).build()
+    elif idle or (own.starts and is_beside_training):
+        view = View(path)
+    else:
+        return ALONE
+    return view._replace(idle=idle, is_beside_training=is_beside_training)
 
 
 class _Selection:

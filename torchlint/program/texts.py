@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from torchlint.notebook import is_notebook
 from torchlint.program.imports import folder_of
-from torchlint.program.outline import LOOKING
 from torchlint.program.roles import is_test
 
 _IMPORT: Final = re.compile(
@@ -58,11 +57,11 @@ class Texts:
             if word in self.texts[user] or b"*" in self._imported_words(user):
                 yield user
 
-    def looking_modules_up(self) -> Iterator[str]:
-        """Yield the files that may find modules which their imports do not spell."""
-        marks = [mark.encode() for mark in LOOKING]
+    def holding(self, marks: Iterable[str]) -> Iterator[str]:
+        """Yield the files whose text holds one of some marks."""
+        sought = [mark.encode() for mark in marks]
         for user in self._searched:
-            if any(mark in self.texts[user] for mark in marks):
+            if is_notebook(user) or any(mark in self.texts[user] for mark in sought):
                 yield user
 
     def spelling(self, path: str, name: str) -> Iterator[str]:

@@ -56,7 +56,8 @@ class View(NamedTuple):
     imports, as written, that belong to the project but are in no linked module. `called_unseen` are
     the functions and classes, those of the file and those that call these, that code outside the
     view may call. `idle` are the functions and classes of the file that no start of the project
-    runs, and the values that nothing reads. `files` are the linked modules that stand for YAML and
+    runs, and the values that nothing reads. `is_beside_training` is whether any module of the
+    project trains a network. `files` are the linked modules that stand for YAML and
     JSON, by the names that code has for these files.
     """
 
@@ -67,6 +68,7 @@ class View(NamedTuple):
     unseen: frozenset[str] = frozenset()
     called_unseen: frozenset[Symbol] = frozenset()
     idle: frozenset[str] = frozenset()
+    is_beside_training: bool = False
     files: Mapping[str, str] = NO_FILES
 
 

@@ -64,12 +64,9 @@ class Purpose(Analysis):
         return outer is not None and self._draws(outer)
 
     def is_applied_once(self, span: Span) -> bool:
-        """Return whether code runs in a script that only applies or shows what was trained.
-
-        So does a script of a project that trains nothing; a text alone may be a part of one.
-        """
+        """Return whether code runs in a script that only applies or shows what was trained."""
         intent = self._intent(self._outermost(span))
-        applies = intent.loads_weights or intent.draws or bool(self.tree.view.path)
+        applies = intent.loads_weights or intent.draws
         return applies and not intent.trains and self.is_one_off(span)
 
     def _intent(self, outer: cst.FunctionDef | None) -> Intent:

@@ -173,10 +173,12 @@ class Placement(Analysis):
                 return False
             given = [arg.value for arg in node.args]
             tensors = [each for each in given if self.kinds.kind(each) in _TENSORS]
-            if tensors or any(map(self.on_host, given)):
-                return self._all_on_host(tensors or given)
+            if tensors:
+                return self._all_on_host(tensors)
             module, _, last = name.rpartition(".")
-            return module != "torch.cuda" and last in _MADE_ON_HOST
+            if last in _MADE_ON_HOST:
+                return module != "torch.cuda"
+            return any(map(self.on_host, given)) and self._all_on_host(given)
         if self.kinds.kind(node.func) is Kind.CRITERION:
             return self._all_on_host([arg.value for arg in node.args])
         if self.kinds.kind(node.func) is Kind.MODULE:
@@ -204,10 +206,21 @@ class Placement(Analysis):
         given = [arg.value for arg in call.args]
         return (
             not self._is_spread
+            and self._is_loaded_in_view(call)
             and any(map(self.on_host, given))
             and all(self.on_host(each) for each in given if self.kinds.kind(each) in _TENSORS)
             and not any(map(self.hosting.moves, bodies))
         )
+
+    def _is_loaded_in_view(self, call: cst.Call) -> bool:
+        """Return whether a loop around a call gets its batches from a loader made in view."""
+        for loop in self.tree.ancestors(call):
+            if isinstance(loop, cst.For):
+                source, _ = self.iteration.source(loop.iter)
+                made = self.hosting.origins.of(source).values if source is not None else ()
+                if made and all(isinstance(each, cst.Call) for each in made):
+                    return True
+        return False
 
     @cached_property
     def _is_spread(self) -> bool:
