@@ -1,4 +1,4 @@
-"""Checks of tensors that stop the training: what TL211 leaves to TL212."""
+"""Checks of tensors that stop the training or leave out a step: what TL211 leaves to TL212."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from torchlint.api import (
     How,
     Kind,
     Loop,
-    Rate,
     Reading,
     Role,
     Script,
@@ -31,7 +30,7 @@ _SHOWS: Final = frozenset("print info debug warning warn error critical exceptio
 
 
 class StepGuard(NamedTuple):
-    """A test that stops the training if a tensor holds other values than it should."""
+    """A test that stops the training, or skips a step, if a tensor holds what it should not."""
 
     holder: cst.If | cst.Assert
     asked: cst.BaseExpression
@@ -40,10 +39,12 @@ class StepGuard(NamedTuple):
     """What has to be finite, None for a check of anything else."""
     loop: Loop | None
     """The training loop around it; None in a function whose callers loop."""
+    skips: bool
+    """Whether it leaves out the step, and the training goes on."""
 
 
 def step_guards(script: Script) -> Iterator[StepGuard]:
-    """Yield the checks that may stop the training in each pass of its loop."""
+    """Yield the checks of each pass of a training that may stop it, or leave out the step."""
     holders: list[cst.If | cst.Assert] = [*script.tree.all(cst.If), *script.tree.all(cst.Assert)]
     for holder in holders:
         asked = _asked(script, holder.test) or _tested(script, holder)
@@ -52,14 +53,17 @@ def step_guards(script: Script) -> Iterator[StepGuard]:
             continue
         if not (_is_in_step(script, holder, CALLERS) if loop is None else _trains(script, loop)):
             continue
+        skips = False
         if isinstance(holder, cst.If) and not _only_stops(script, holder):
-            continue
+            skips = asked[1] is not None and _skips(script, holder)
+            if not skips:
+                continue
         if any(
             True for each in script.tree.within(holder.test, cst.BinaryOperation) if _counts(each)
         ):
             continue
         if loop is None or not _is_scaled(script, loop):
-            yield StepGuard(holder, asked[0], asked[1], loop)
+            yield StepGuard(holder, asked[0], asked[1], loop, skips)
 
 
 def _trains(script: Script, loop: Loop) -> bool:
@@ -71,7 +75,7 @@ def _is_in_step(script: Script, node: cst.CSTNode, depth: int) -> bool:
     function = script.scopes.function(node)
     if function is None or not depth or script.optimizers.scaling.of("step"):
         return False
-    if script.loops.ownership.rate(function) is Rate.STEP:
+    if script.loops.step_functions.is_pass(function):
         return True
     for call in script.functions.callers(function):
         loop = script.loops.batch_loop(call)
@@ -136,6 +140,19 @@ def _only_stops(script: Script, holder: cst.If) -> bool:
         isinstance(line, cst.SimpleStatementLine)
         and all(_is_end(script, each) or (raises and _computes(each)) for each in line.body)
         for line in holder.body.body
+    )
+
+
+def _skips(script: Script, holder: cst.If) -> bool:
+    """Return whether an `if` decides whether a pass goes backward or steps."""
+    last = holder.body.body[-1]
+    if isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Continue):
+        return True
+    return any(
+        script.loops.is_step(call)
+        for branch in (holder.body, holder.orelse)
+        if branch is not None
+        for call in script.functions.own(branch, cst.Call)
     )
 
 
