@@ -280,10 +280,8 @@ class Functions:
             bindings = self.scopes.scope_at(line).bindings
             found += bindings.get(f"self.{node.attr.value}", [])
             for binding in bindings.get(node.attr.value, []):
-                if binding.how is How.DECLARED:
+                if binding.how in (How.DECLARED, How.ASSIGN):
                     found += self._passing.of_field(binding, line)
-                elif binding.how is How.ASSIGN:
-                    found.append(binding)
             if any(not self._reads(binding, node.attr.value) for binding in found):
                 break
         return tuple(found)
