@@ -147,9 +147,7 @@ def _networks(
     return list(found.values())
 
 
-def _networks_of_callees(
-    script: Script, window: GradientAccumulation
-) -> list[cst.BaseExpression]:
+def _networks_of_callees(script: Script, window: GradientAccumulation) -> list[cst.BaseExpression]:
     """Return the wrapped networks that a pass trains in functions that it calls."""
     callees = [
         callee
