@@ -62,7 +62,7 @@ def step_guards(script: Script) -> Iterator[StepGuard]:
             True for each in script.tree.within(holder.test, cst.BinaryOperation) if _counts(each)
         ):
             continue
-        if loop is None or not _is_scaled(script, loop):
+        if loop is None or not _is_scaled(script, loop, skips):
             yield StepGuard(holder, asked[0], asked[1], loop, skips)
 
 
@@ -172,8 +172,10 @@ def _is_end(script: Script, line: cst.BaseSmallStatement) -> bool:
     return word_of(line.value) in _SHOWS or script.name(line.value.func) in _EXITS
 
 
-def _is_scaled(script: Script, loop: Loop) -> bool:
-    """Return whether a loop scales its gradients, whose scaler waits in each step anyway."""
-    return any(
-        script.tree.inside(each.node, loop.node) for each in script.optimizers.scaling.of("step")
-    )
+def _is_scaled(script: Script, loop: Loop, skips: bool) -> bool:
+    """Return whether a loop scales its gradients, whose scaler waits in each step anyway.
+
+    A scaler skips what a check would skip, wherever it steps.
+    """
+    scaled = script.optimizers.scaling.of(*(("scale", "step") if skips else ("step",)))
+    return any(script.tree.inside(each.node, loop.node) for each in scaled)

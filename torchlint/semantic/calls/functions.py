@@ -54,6 +54,8 @@ class Functions:
         """Return the expressions that calls in view pass to a parameter, and its default."""
         self.passed = self._passing.passed
         """Return the expression that a call passes for a parameter, None if it passes none."""
+        self.taken = self._passing.taken
+        """Return the binding of the parameter for which a call passes an expression."""
         self._called: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._handed: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._own_nodes: dict[tuple[cst.CSTNode, type[cst.CSTNode]], list[Any]] = {}

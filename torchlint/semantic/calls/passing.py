@@ -95,6 +95,16 @@ class Passing:
             return None
         return plain[index].value
 
+    def taken(
+        self, call: cst.Call, function: cst.FunctionDef, value: cst.BaseExpression
+    ) -> Binding | None:
+        """Return the binding of the parameter for which a call passes an expression."""
+        for each in (*function.params.params, *function.params.kwonly_params):
+            if self.passed(call, function, each.name.value) is value:
+                bindings = self.scopes.scope_at(function).bindings.get(each.name.value, ())
+                return next((one for one in bindings if one.node is each), None)
+        return None
+
     def _bound_first(self, call: cst.Call, function: cst.FunctionDef) -> int:
         """Return how many leading parameters a call binds implicitly (`self`)."""
         owner = self.scopes.scope(function).node
