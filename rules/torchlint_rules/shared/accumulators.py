@@ -47,7 +47,7 @@ def divided_twice(script: Script) -> Iterator[Divided]:
     for function in script.tree.all(cst.FunctionDef) if len(sizes) == 1 else ():
         if (
             function.name.value == "training_step"
-            and script.loops.ownership.rate(function) is Rate.STEP
+            and script.loops.rate(function) is Rate.STEP
         ):
             for returned in script.functions.returns(function):
                 yield from _divided(script, returned, "Lightning", sizes[0])
