@@ -13,6 +13,7 @@ from torchlint.api import (
     How,
     Kind,
     Loop,
+    Rate,
     Reading,
     Role,
     Script,
@@ -75,7 +76,7 @@ def _is_in_step(script: Script, node: cst.CSTNode, depth: int) -> bool:
     function = script.scopes.function(node)
     if function is None or not depth or script.optimizers.scaling.of("step"):
         return False
-    if script.loops.step_functions.is_pass(function):
+    if script.loops.rate(function) is Rate.STEP or script.loops.step_functions.makes(function):
         return True
     for call in script.functions.callers(function):
         loop = script.loops.batch_loop(call)
