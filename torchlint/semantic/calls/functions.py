@@ -54,6 +54,8 @@ class Functions:
         """Return the expressions that calls in view pass to a parameter, and its default."""
         self.passed = self._passing.passed
         """Return the expression that a call passes for a parameter, None if it passes none."""
+        self.taken = self._passing.taken
+        """Return the binding of the parameter for which a call passes an expression."""
         self._called: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._handed: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._own_nodes: dict[tuple[cst.CSTNode, type[cst.CSTNode]], list[Any]] = {}
@@ -128,17 +130,17 @@ class Functions:
         """Return the qualified names of all bases of a class, inherited ones included."""
         found: list[str] = []
         for line in self.lineage(owner):
-            for base in line.bases:
-                name = self.names.name(base.value)
-                found.append(name if name is not None else dotted(base.value))
+            for base in _bases(line):
+                name = self.names.name(base)
+                found.append(name if name is not None else dotted(base))
         return found
 
     def lineage(self, owner: cst.ClassDef) -> list[cst.ClassDef]:
         """Return a class and its base classes in this file, the class first."""
         found = [owner]
         for at in found:
-            for base in at.bases:
-                inner = self.definition(base.value)
+            for base in _bases(at):
+                inner = self.definition(base)
                 if type(inner) is cst.ClassDef and inner not in found:
                     found.append(inner)
         return found
@@ -276,17 +278,29 @@ class Functions:
             path = dotted(node)
             return self.scopes.reaching_name(path, node, self.scopes.scope(node)) if path else ()
         found: list[Binding] = []
-        for line in self.lineage(owner):
+        lineage = self.lineage(owner)
+        for number, line in enumerate(lineage):
             bindings = self.scopes.scope_at(line).bindings
             found += bindings.get(f"self.{node.attr.value}", [])
             for binding in bindings.get(node.attr.value, []):
-                if binding.how is How.DECLARED:
+                if binding.how in (How.DECLARED, How.ASSIGN):
                     found += self._passing.of_field(binding, line)
-                elif binding.how is How.ASSIGN:
-                    found.append(binding)
             if any(not self._reads(binding, node.attr.value) for binding in found):
+                found += self._assigned_later(node.attr.value, lineage[: number + 1], lineage)
                 break
         return tuple(found)
+
+    def _assigned_later(
+        self, name: str, nearer: list[cst.ClassDef], lineage: list[cst.ClassDef]
+    ) -> Iterator[Binding]:
+        """Yield what methods of base classes assign to an attribute when nearer ones call them."""
+        for base in lineage[len(nearer) :]:
+            for binding in self.scopes.scope_at(base).bindings.get(f"self.{name}", []):
+                function = self.scopes.function(binding.node)
+                if function is None or function.name.value == "__init__":
+                    continue
+                if any(self.scopes.class_of(call) in nearer for call in self.callers(function)):
+                    yield binding
 
     def _reads(self, binding: Binding, name: str) -> bool:
         """Return whether an attribute is made from what it was (`self.data = kept(self.data)`)."""
@@ -560,3 +574,10 @@ class Analysis:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
+
+
+def _bases(owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
+    """Yield the bases that a class names, both of `Base if TYPE_CHECKING else object`."""
+    for base in owner.bases:
+        chosen = base.value
+        yield from (chosen.body, chosen.orelse) if isinstance(chosen, cst.IfExp) else (chosen,)
