@@ -54,6 +54,8 @@ def _is_drowned(finding: Finding, impact: Impact, script: Script) -> bool:
     generation = script.whole.loops.generation
     if generation.is_beside(finding.span) or generation.is_sampling(finding.span):
         return True
+    if impact != "high" and generation.draws(finding.span):
+        return True
     return impact == "low" and generation.is_part_of_language_model(finding.span)
 
 

@@ -20,6 +20,7 @@ from torchlint.semantic.values.kinds import Kinds
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 _GENERATE: Final = "generate"
+_DRAW: Final = "torch.multinomial"
 _SETTINGS: Final = frozenset(
     (
         "max_new_tokens min_new_tokens max_length max_tokens gen_length num_beams do_sample "
@@ -153,15 +154,41 @@ class Generation(Analysis):
         return self._samples_in(loop) and not self.loops.environments.are_stepped_in(loop)
 
     def _samples_in(self, loop: LoopNode) -> bool:
-        return (
-            self.loops.loop(loop).role is Role.OTHER
-            and self.loops.runs_module_itself(loop.body)
-            and self.gradients.grad(loop) is Grad.OFF
-            and not (isinstance(loop, cst.For) and self._runs_each(loop))
+        if self.loops.loop(loop).role is not Role.OTHER:
+            return False
+        return self.loops.runs_module_itself(loop.body) and any(
+            self.gradients.grad(call) is Grad.OFF and self._is_fed_by_itself(call, loop)
+            for call in self.functions.own(loop.body, cst.Call)
+            if self._is_pass(call)
         )
 
-    def _runs_each(self, loop: cst.For) -> bool:
-        """Return whether each pass of a loop runs another network, of those that it goes over."""
-        targets = {each.value for each in self.tree.within(loop.target, cst.Name)}
-        called = (call.func for call in self.functions.own(loop.body, cst.Call))
-        return any(isinstance(each, cst.Name) and each.value in targets for each in called)
+    def _is_pass(self, call: cst.Call) -> bool:
+        """Return whether a call runs a network, or a method of one."""
+        func = call.func
+        run = [func, func.value] if isinstance(func, cst.Attribute) else [func]
+        return any(self.kinds.kind(each) is Kind.MODULE for each in run)
+
+    def draws(self, span: Span) -> bool:
+        """Return whether code is part of a function that draws from what a network says."""
+        inner = self._inner(self._functions_around(span))
+        return inner is not None and any(
+            self.names.name(call.func) == _DRAW for call in self.functions.own(inner, cst.Call)
+        )
+
+    def _is_fed_by_itself(self, call: cst.Call, loop: LoopNode) -> bool:
+        """Return whether a pass of a loop gives a network what the one before came to."""
+        edge: list[cst.CSTNode] = [arg.value for arg in call.args]
+        seen: set[cst.CSTNode] = set()
+        for region in edge:
+            for name in self.tree.within(region, cst.Name):
+                for binding in self.scopes.reaching(name):
+                    if not self.tree.inside(binding.node, loop) or binding.node in seen:
+                        continue
+                    if self.tree.order(binding.node) > self.tree.order(self.tree.statement(call)):
+                        return True
+                    if binding.value is not None:
+                        if self.tree.inside(call, binding.value):
+                            return True
+                        seen.add(binding.node)
+                        edge.append(binding.value)
+        return False
