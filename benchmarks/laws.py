@@ -9,6 +9,7 @@
 append: a definition that nothing calls and that uses nothing of the file changes no other finding
         and no fix. Donors are the definitions of other scripts, and those of `neighbours.py`.
         A script that looks definitions up by name is left out: it may call any of them.
+beside: a function that runs with a network and an optimizer of its own changes no other finding.
 cut:    a script cut into modules (`cutting.py`), checked as one program, has the same findings and
         classes of fixes, with `main` in its own module and with `main` among the functions.
 rename: locals and parameters with neutral names change no finding.
@@ -36,7 +37,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cutting import Module, cut, write
-from neighbours import HAND, beside, donor_of
+from neighbours import HAND, RUN, beside, donor_of
 from reshaping import Reshaped, renamed, reordered, wrapped
 
 from torchlint.config import Settings
@@ -129,7 +130,10 @@ def compared(law: str, script: str, change: str, before: Findings, after: Findin
 
 
 def append(
-    path: Path, donors: Sequence[tuple[str, str]], programs: Programs | None = None
+    path: Path,
+    donors: Sequence[tuple[str, str]],
+    programs: Programs | None = None,
+    law: str = "append",
 ) -> Iterator[Outcome]:
     """Append each donor to a script, which is judged with its program if `programs` are given."""
     text = _read(path)
@@ -143,7 +147,7 @@ def append(
             continue
         after = found(f"{text.rstrip()}\n\n\n{neighbour}", str(path), programs=programs)
         own = {place: fix for place, fix in after.items() if place.row <= rows}
-        yield compared("append", _short(path), name, before, own)
+        yield compared(law, _short(path), name, before, own)
 
 
 def cut_up(path: Path) -> Iterator[Outcome]:
@@ -196,6 +200,7 @@ def _reshaped(law: str, change: Callable[[str], Reshaped | None], path: Path) ->
 
 
 _LAWS: Final[dict[str, Callable[[Path], Iterator[Outcome]]]] = {
+    "beside": partial(append, donors=tuple(RUN.items()), law="beside"),
     "cut": cut_up,
     "rename": partial(_reshaped, "rename", renamed),
     "order": partial(_reshaped, "order", reordered),
