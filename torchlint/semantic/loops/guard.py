@@ -9,12 +9,11 @@ from typing import Final, TypeVar
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.limits import REACHED
 from torchlint.semantic.values.values import Values
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
-_DEEP: Final = 6
-"""How many functions deep a program trains at most."""
 _POOL: Final = frozenset("map starmap imap imap_unordered apply apply_async map_async".split())
 
 
@@ -74,7 +73,7 @@ class Guard(Analysis):
 
     def _runs(self, guard: cst.If, node: cst.CSTNode) -> bool:
         inside = self.tree.inside(node, guard)
-        return inside or self.scopes.home(node) in self.functions.reached(guard, _DEEP)
+        return inside or self.scopes.home(node) in self.functions.reached(guard, REACHED)
 
     def first(self, nodes: Iterable[NodeT]) -> NodeT | None:
         """Return the first node of a program, the same one for each of its files.
