@@ -88,7 +88,8 @@ def _arguments(script: Script) -> Iterator[_Interval]:
 
 def _callbacks(script: Script) -> Iterator[_Interval]:
     """Yield where a callback of Lightning writes a checkpoint after every few steps."""
-    if any(each.is_trial for each in script.program.trainings.arguments("lightning")):
+    trainers = list(script.program.trainings.arguments("lightning"))
+    if trainers and all(each.is_trial for each in trainers):
         return
     option = "every_n_train_steps"
     for site in script.calls.of(*filter(_CALLBACK.fullmatch, script.calls.called)):
