@@ -52,9 +52,10 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
 def _is_drowned(finding: Finding, impact: Impact, script: Script) -> bool:
     """Return whether a wait stands beside work that takes a thousand times as long."""
     generation = script.whole.loops.generation
-    if generation.is_beside(finding.span) or generation.is_sampling(finding.span):
+    if generation.is_beside(finding.span):
         return True
-    if impact != "high" and generation.draws(finding.span):
+    small = generation.is_sampling(finding.span) or generation.draws(finding.span)
+    if small and impact != "high":
         return True
     return impact == "low" and generation.is_part_of_language_model(finding.span)
 

@@ -8,15 +8,14 @@ from typing import Final, TypeVar
 import libcst as cst
 
 from torchlint.edit import Span
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.syntax.methods import word_of
-from torchlint.semantic.values.gradient import Grad, Gradients
+from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 _GENERATE: Final = "generate"
@@ -35,36 +34,25 @@ _OF_LANGUAGE: Final = frozenset(
 _EMBEDS: Final = "get_input_embeddings"
 
 
-class Generation(Analysis):
+class Generation(ValueAnalysis):
     """Finds loops beside whose passes a wait of a millisecond is nothing."""
 
-    def __init__(
-        self,
-        functions: Functions,
-        kinds: Kinds,
-        loops: Loops,
-        gradients: Gradients,
-        frequencies: Frequencies,
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
+    def __init__(self, values: KnownValues, loops: Loops, frequencies: Frequencies) -> None:
+        super().__init__(values)
         self.loops = loops
-        self.gradients = gradients
         self.frequencies = frequencies
-        self._loops = Memo(False, self.names.trail, self._fills)
-        self._functions = Memo(False, self.names.trail, self._generates_in)
 
     def is_beside(self, span: Span) -> bool:
         """Return whether each pass of the loop that runs some code generates."""
         loops = [each for each in self._loop_nodes if self.tree.holds(each.body, span)]
         inner, function = self._inner(loops), self._inner(self._functions_around(span))
         if inner is not None and (function is None or self.tree.inside(inner, function)):
-            return self._loops.answer(inner)
+            return self._fills(inner)
         return isinstance(function, cst.FunctionDef) and self._is_called_beside(function, CALLERS)
 
     def _is_called_beside(self, function: cst.FunctionDef, depth: int) -> bool:
         """Return whether a function generates, or is called where each pass of a loop does."""
-        if self._functions.answer(function):
+        if self._generates_in(function):
             return True
         callers = self.functions.callers(function)
         if not callers or not depth or self.functions.escapes(function):
@@ -74,7 +62,7 @@ class Generation(Analysis):
     def _is_run_beside(self, call: cst.Call, depth: int) -> bool:
         around = next(self.loops.around(call), None)
         if around is not None:
-            return self._loops.answer(around.node)
+            return self._fills(around.node)
         function = self.scopes.function(call)
         return function is not None and self._is_called_beside(function, depth)
 
@@ -114,6 +102,7 @@ class Generation(Analysis):
             each.attr.value == _EMBEDS for each in self.tree.within(outer, cst.Attribute)
         )
 
+    @memoized(False)
     def _fills(self, loop: LoopNode) -> bool:
         return any(
             self.generates(call) and self.frequencies.below(call, loop) is Frequency.EVERY_PASS
@@ -124,8 +113,9 @@ class Generation(Analysis):
         """Return whether a call runs a network many times, without gradients."""
         if self._is_spelled(call):
             return True
-        return any(map(self._functions.answer, self.functions.callees(call)))
+        return any(map(self._generates_in, self.functions.callees(call)))
 
+    @memoized(False)
     def _generates_in(self, function: cst.FunctionDef) -> bool:
         """Return whether each run of a function generates."""
         return self.samples(function) or any(
@@ -169,11 +159,12 @@ class Generation(Analysis):
         return any(self.kinds.kind(each) is Kind.MODULE for each in run)
 
     def draws(self, span: Span) -> bool:
-        """Return whether code is part of a function that draws from what a network says."""
+        """Return whether code is part of a function that draws once from what a network says."""
         inner = self._inner(self._functions_around(span))
-        return inner is not None and any(
-            self.names.name(call.func) == _DRAW for call in self.functions.own(inner, cst.Call)
-        )
+        if inner is None or any(self.tree.inside(each, inner) for each in self._loop_nodes):
+            return False
+        called = (self.names.name(call.func) for call in self.functions.own(inner, cst.Call))
+        return _DRAW in called
 
     def _is_fed_by_itself(self, call: cst.Call, loop: LoopNode) -> bool:
         """Return whether a pass of a loop gives a network what the one before came to."""
