@@ -69,6 +69,10 @@ class Graph(ABC):
         """Return whether a module, no test, may find modules that its imports do not spell."""
 
     @abstractmethod
+    def has_unread(self) -> bool:
+        """Return whether a module, no test, does not parse: it may use anything."""
+
+    @abstractmethod
     def optimizes(self) -> bool:
         """Return whether a module, no test, runs a backward pass or a trainer."""
 
@@ -387,6 +391,14 @@ class WholeGraph(Graph):
     def looks_modules_up(self) -> bool:
         """Return whether a module, no test, may find modules that its imports do not spell."""
         return self._looks_modules_up
+
+    def has_unread(self) -> bool:
+        """Return whether a module, no test, does not parse: it may use anything."""
+        return self._has_unread
+
+    @cached_property
+    def _has_unread(self) -> bool:
+        return any(self.outline(path) is None for path in self._sources())
 
     def optimizes(self) -> bool:
         """Return whether a module, no test, runs a backward pass or a trainer."""

@@ -31,13 +31,13 @@ class Idle:
         outline = self.graph.outline(path)
         if outline is None or self._may_be_used_unseen(path):
             return frozenset()
-        found = (
+        found = frozenset(
             name
             for number, each in enumerate(outline.definitions)
             if not self._is_in_use(Place(path, number), each)
             for name in each.binds
         )
-        return frozenset(found)
+        return frozenset() if found and self.graph.has_unread() else found
 
     def _is_in_use(self, place: Place, definition: Definition) -> bool:
         """Return whether something runs a function or class, or reads the value that a line binds.

@@ -49,6 +49,11 @@ class SearchedGraph(Graph):
         return any(each is not None and each.looks_modules_up for each in outlines)
 
     @cached_method
+    def has_unread(self) -> bool:
+        """Return whether a module, no test, does not parse: it may use anything."""
+        return any(self.outline(path) is None for path in self._texts.searched)
+
+    @cached_method
     def optimizes(self) -> bool:
         """Return whether a module, no test, runs a backward pass or a trainer."""
         outlines = map(self.outline, self._texts.holding(OPTIMIZING))
