@@ -12,6 +12,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
@@ -170,8 +171,15 @@ class Generation(ValueAnalysis):
         """Return whether a pass of a loop gives a network what the one before came to."""
         edge: list[cst.CSTNode] = [arg.value for arg in call.args]
         seen: set[cst.CSTNode] = set()
+        filled = {
+            dotted(line.targets[0].target.value)
+            for line in self.functions.own(loop.body, cst.Assign)
+            if isinstance(line.targets[0].target, cst.Subscript)
+        }
         for region in edge:
             for name in self.tree.within(region, cst.Name):
+                if name.value in filled:
+                    return True
                 for binding in self.scopes.reaching(name):
                     if not self.tree.inside(binding.node, loop) or binding.node in seen:
                         continue
