@@ -126,7 +126,7 @@ class Waits(Analysis):
             last = self._handed_back(end, (function,), calls) if calls else end
             if last is not None and (last.returned or End.KEPT in last.ends):
                 if not self.readings.needed_in(function, reading, aside):
-                    yield Kept(reading, bool(end.returned), end.target)
+                    yield Kept(reading, bool(end.returned), last.target)
 
     def statements(self, loop: Loop) -> list[cst.CSTNode]:
         """Return where a loop's own body reads or hands on what no pass needs."""
