@@ -54,6 +54,8 @@ class Functions:
         """Return the expressions that calls in view pass to a parameter, and its default."""
         self.passed = self._passing.passed
         """Return the expression that a call passes for a parameter, None if it passes none."""
+        self.taken = self._passing.taken
+        """Return the binding of the parameter for which a call passes an expression."""
         self._called: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._handed: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._own_nodes: dict[tuple[cst.CSTNode, type[cst.CSTNode]], list[Any]] = {}
@@ -276,17 +278,29 @@ class Functions:
             path = dotted(node)
             return self.scopes.reaching_name(path, node, self.scopes.scope(node)) if path else ()
         found: list[Binding] = []
-        for line in self.lineage(owner):
+        lineage = self.lineage(owner)
+        for number, line in enumerate(lineage):
             bindings = self.scopes.scope_at(line).bindings
             found += bindings.get(f"self.{node.attr.value}", [])
             for binding in bindings.get(node.attr.value, []):
-                if binding.how is How.DECLARED:
+                if binding.how in (How.DECLARED, How.ASSIGN):
                     found += self._passing.of_field(binding, line)
-                elif binding.how is How.ASSIGN:
-                    found.append(binding)
             if any(not self._reads(binding, node.attr.value) for binding in found):
+                found += self._assigned_later(node.attr.value, lineage[: number + 1], lineage)
                 break
         return tuple(found)
+
+    def _assigned_later(
+        self, name: str, nearer: list[cst.ClassDef], lineage: list[cst.ClassDef]
+    ) -> Iterator[Binding]:
+        """Yield what methods of base classes assign to an attribute when nearer ones call them."""
+        for base in lineage[len(nearer) :]:
+            for binding in self.scopes.scope_at(base).bindings.get(f"self.{name}", []):
+                function = self.scopes.function(binding.node)
+                if function is None or function.name.value == "__init__":
+                    continue
+                if any(self.scopes.class_of(call) in nearer for call in self.callers(function)):
+                    yield binding
 
     def _reads(self, binding: Binding, name: str) -> bool:
         """Return whether an attribute is made from what it was (`self.data = kept(self.data)`)."""
