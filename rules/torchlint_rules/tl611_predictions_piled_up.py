@@ -95,7 +95,7 @@ def _unread(script: Script) -> Iterator[tuple[cst.FunctionDef, str, str]]:
     for hook in script.tree.all(cst.FunctionDef):
         step, _ = _ENDS.get(hook.name.value, ("", ""))
         owner = script.scopes.class_of(hook)
-        if owner is None or script.loops.ownership.hooks.framework(hook) != "lightning":
+        if owner is None or script.values.hooks.framework(hook) != "lightning":
             continue
         made = script.functions.method(owner, step) if step else None
         if made is None or len(hook.params.params) != 2:
