@@ -8,6 +8,8 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import libcst as cst
+
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.edits.rewrite import Rewrite
 from torchlint.semantic.facts import (
@@ -18,7 +20,6 @@ from torchlint.semantic.facts import (
     OptimizerFacts,
     ProgramFacts,
     ReadingFacts,
-    ValueFacts,
 )
 from torchlint.semantic.scope.links import Links
 from torchlint.semantic.scope.memo import Memo
@@ -33,6 +34,7 @@ from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.training.steps import Step
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.devices import Devices
+from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.view import ALONE, View
 from torchlint.source import Source
 
@@ -106,6 +108,7 @@ class Script:
         )
         """The edits of fixes."""
         self._sections = Sections(tree, self.names)
+        self._surroundings: dict[cst.Call, Script] = {}
         self._found: dict[Callable[[Script], Any], Any] = {}
         self._memos: dict[Callable[[Script, Any], Any], Memo[Any, Any]] = {}
 
@@ -129,16 +132,21 @@ class Script:
     def around(self, step: Step) -> Script:
         """Return what has to do with a step: not the functions that train something else.
 
-        All of a file with many steps has to do with each, which bounds the time.
+        Nor those that only get things of their own. All of a file with many steps has to do with
+        each, which bounds the time.
         """
+        found = self._surroundings.get(step.backward)
+        if found is None:
+            asked = len(self.loops.steps.all) <= _MOST_STEPS
+            found = self._surroundings[step.backward] = self._around(step) if asked else self
+        return found
+
+    def _around(self, step: Step) -> Script:
         apart = [each.backward for each in self.loops.steps.all if each is not step]
-        asked = 0 < len(apart) < _MOST_STEPS
-        tree = self.whole._sections.around(step.backward, apart) if asked else None
-        return (
-            self
-            if tree is None
-            else Script(self.source, tree, self._target, self.whole, self.running)
-        )
+        tree = self.whole._sections.around(step.backward, apart)
+        if tree is None:
+            return self
+        return Script(self.source, tree, self._target, self.whole, self.running)
 
     def once(self, find: Callable[[Script], T]) -> T:
         """Return what a function computes for the whole file, computed only once."""
@@ -182,15 +190,15 @@ def forget(script: Script) -> None:
 
     They form reference cycles, which would otherwise stay until the garbage collector runs.
     """
-    for fact in vars(script).values():
-        if isinstance(fact, dict):
-            fact.clear()
-        elif _is_fact(fact):
-            for part in tuple(vars(fact).values()):
-                if _is_fact(part):
-                    vars(part).clear()
-            vars(fact).clear()
-    vars(script).clear()
+    facts: list[Any] = [script]
+    for fact in facts:
+        held = tuple(vars(fact).values())
+        vars(fact).clear()
+        for part in held:
+            if isinstance(part, dict):
+                part.clear()
+            elif _is_fact(part):
+                facts.append(part)
 
 
 def _is_fact(part: object) -> bool:
