@@ -44,8 +44,9 @@ def _is_made(script: Script, node: cst.BaseExpression) -> bool:
     if not script.tree.mentions("okenizer", "okeniser"):
         return False
     made = [each for each in script.values.origins.of(node).values if isinstance(each, cst.Call)]
-    names = (part for call in made for part in script.code(call.func).split("."))
-    return any(not _NAMES.isdisjoint(script.names.words(name)) for name in names)
+    makers = [receiver_of(call, "from_pretrained", "from_file") or call.func for call in made]
+    named = [word for word in map(last_word, makers) if word not in _NAMES]
+    return any(not _NAMES.isdisjoint(script.names.words(word)) for word in named)
 
 
 def _is_image(script: Script, node: cst.BaseExpression) -> bool:
