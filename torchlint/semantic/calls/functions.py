@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import libcst as cst
 
@@ -20,10 +20,9 @@ from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.syntax.section import Section
-from torchlint.semantic.syntax.tree import Tree
+from torchlint.semantic.syntax.tree import NodeT, Tree
 from torchlint.semantic.view import Symbol
 
-NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 Definition = cst.FunctionDef | cst.ClassDef
 
 _DEFINING: Final = (How.FUNCTION, How.CLASS, How.ASSIGN)
