@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, cast
 
 import libcst as cst
 
+from torchlint.semantic.calls.aliases import Aliases
 from torchlint.semantic.calls.annotations import acts, named_types
 from torchlint.semantic.calls.hyperparameters import kept_parameters
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
@@ -54,6 +55,9 @@ class Functions:
         """Return the expressions that calls in view pass to a parameter, and its default."""
         self.passed = self._passing.passed
         """Return the expression that a call passes for a parameter, None if it passes none."""
+        self._aliases = Aliases(
+            tree, scopes, names, self.definition, self.attribute, self.given, self.attributes
+        )
         self._called: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._handed: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._own_nodes: dict[tuple[cst.CSTNode, type[cst.CSTNode]], list[Any]] = {}
@@ -75,7 +79,7 @@ class Functions:
             if owner is not None:
                 found = self.method(owner, node.attr.value)
                 return found and self._overriding.only(found, owner)
-        if type(node) is cst.Call and self.names.name(node.func) == "functools.partial":
+        if type(node) is cst.Call and self._is_partial(node):
             return self.definition(node.args[0].value) if node.args else None
         return None
 
@@ -343,7 +347,10 @@ class Functions:
         return found
 
     def _all_callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
-        return tuple(self._find_callers(function))
+        found, aliased = list(self._find_callers(function)), list(self._aliases.calls(function))
+        if aliased:
+            found = [each for each in found if not self._is_partial(each)]
+        return tuple(dict.fromkeys((*found, *aliased)))
 
     def _find_callers(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         name = function.name.value
@@ -401,9 +408,10 @@ class Functions:
         if isinstance(call, cst.Call):
             return call if call.func is mention else None
         outer = self.tree.parent(call) if isinstance(call, cst.Arg) else None
-        if isinstance(outer, cst.Call) and self.names.name(outer.func) == "functools.partial":
-            return outer
-        return None
+        return outer if isinstance(outer, cst.Call) and self._is_partial(outer) else None
+
+    def _is_partial(self, call: cst.Call) -> bool:
+        return self.names.name(call.func) == "functools.partial"
 
     @cached_property
     def _called_values(self) -> AnswerIndex[cst.CSTNode, cst.ClassDef | None]:
@@ -530,8 +538,10 @@ class Functions:
     def callees(self, call: cst.Call) -> tuple[cst.FunctionDef, ...]:
         """Return the functions that a call may run: several if only subclasses define a method."""
         found = self.callee(call)
-        if found is None or type(call.func) is not cst.Attribute:
-            return () if found is None else (found,)
+        if found is None:
+            return self._aliases.held(call.func)
+        if type(call.func) is not cst.Attribute:
+            return (found,)
         owner = self.scopes.scope(found).node
         if type(owner) is not cst.ClassDef:
             return (found,)

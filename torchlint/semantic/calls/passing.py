@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import libcst as cst
 
+from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes
 from torchlint.semantic.syntax.tree import Tree
@@ -29,6 +30,9 @@ class Passing:
         self.callers = callers
         self.definition = definition
         self.mentions = mentions
+        self._partials = Memo[cst.CSTNode, "cst.Call | None"](
+            None, names.trail, self._partial_behind
+        )
         self._fields: dict[Binding, tuple[Binding, ...]] = {}
 
     def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
@@ -78,12 +82,30 @@ class Passing:
         if name not in names:
             return None
         index = names.index(name) - self._bound_first(call, function)
-        if self.names.name(call.func) == "functools.partial":
+        if self._is_partial(call):
             index += 1
+        elif (made := self._partials.answer(call.func)) is not None:
+            known = self.passed(made, function, name)
+            if known is not None:
+                return known
+            index -= sum(arg.keyword is None for arg in made.args) - 1
         plain = [arg for arg in call.args if arg.keyword is None]
         if not 0 <= index < len(plain) or any(arg.star for arg in plain[: index + 1]):
             return None
         return plain[index].value
+
+    def _partial_behind(self, called: cst.CSTNode) -> cst.Call | None:
+        """Return the call of `functools.partial` whose result a name holds."""
+        bindings = self.scopes.reaching(called) if isinstance(called, cst.Name) else ()
+        node = bindings[0].node if len(bindings) == 1 else None
+        held = [bindings[0].value] if node is not None else []
+        if isinstance(node, cst.Param):
+            held = [*self.given(node)]
+        made = held[0] if len(held) == 1 else None
+        return made if isinstance(made, cst.Call) and self._is_partial(made) else None
+
+    def _is_partial(self, call: cst.Call) -> bool:
+        return self.names.name(call.func) == "functools.partial"
 
     def _bound_first(self, call: cst.Call, function: cst.FunctionDef) -> int:
         """Return how many leading parameters a call binds implicitly (`self`)."""

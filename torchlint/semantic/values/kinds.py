@@ -253,17 +253,16 @@ class Kinds(Analysis):
         made_by = self.functions.partial(node)
         if made_by is not None:
             return called(made_by)
-        callee = self.functions.callee(node)
-        if callee is not None:
-            returned = self._returned(callee)
-            if returned is not _UNKNOWN:
-                return returned
+        callees = self.functions.callees(node)
+        returned = joined([self._returned(each) for each in callees]) if callees else _UNKNOWN
+        if returned is not _UNKNOWN:
+            return returned
         kind = self.kind(node.func)
         if kind is Kind.CRITERION:
             return _LOSS
-        if kind is _MODULE and callee is None:
+        if kind is _MODULE and not callees:
             return _TENSOR
-        if type(node.func) is cst.Attribute and callee is None:
+        if type(node.func) is cst.Attribute and not callees:
             return self._kind_of_method(node.func, name)
         return _UNKNOWN
 
@@ -527,9 +526,9 @@ class Kinds(Analysis):
         name = self.names.name(value.func)
         if name == "builtins.next":
             return _TENSOR if self.loader(value) is not None else _UNKNOWN
-        callee = self.functions.callee(value)
-        if callee is not None:
-            return joined([self._element(one, path) for one in self.functions.returns(callee)])
+        if callees := self.functions.callees(value):
+            returned = (one for each in callees for one in self.functions.returns(each))
+            return joined([self._element(one, path) for one in returned])
         method = method_of(value)
         if method in _WRAPPING:
             plain = [arg.value for arg in value.args if arg.keyword is None]
