@@ -73,12 +73,18 @@ class Escapes(Analysis):
 
     def use(self, region: cst.CSTNode, forwards: Iterable[cst.Call] = ()) -> GraphUse:
         """Return what the graphs are used for that networks in a region record."""
-        sources = [
+        return self._follow(region, [*self._sources(region), *forwards], CALLED)
+
+    def use_within(self, region: cst.CSTNode, forwards: Iterable[cst.Call] = ()) -> GraphUse:
+        """Return the same, with whatever the function returns as escaped."""
+        return self._follow(region, [*self._sources(region), *forwards], 0)
+
+    def _sources(self, region: cst.CSTNode) -> list[cst.Call]:
+        return [
             call
             for call in self.functions.own(region, cst.Call)
             if self.loops.module_call(call) is not None or self._runs(call)
         ]
-        return self._follow(region, [*sources, *forwards], CALLED)
 
     def use_of(self, value: cst.BaseExpression) -> GraphUse:
         """Return what the graph of a value is used for from there on."""
@@ -115,7 +121,7 @@ class Escapes(Analysis):
 
         An object that can be called, such as a loss, is made for code that calls it unseen.
         """
-        if function.name.value == _CALL:
+        if function.name.value == _CALL or self.functions.is_generator(function):
             return GraphUse.ESCAPED
         callers = self.functions.callers(function)
         if not callers or not depth or self.functions.escapes(function):
@@ -185,7 +191,7 @@ class Escapes(Analysis):
 
     def _kept(self, line: cst.CSTNode, value: cst.CSTNode, flow: _Flow) -> Iterator[Binding]:
         """Yield the bindings that a line assigns a value to, and record what it returns."""
-        if isinstance(line, cst.Return):
+        if isinstance(line, (cst.Return, cst.Yield)):
             flow.returned = True
         elif isinstance(line, (cst.Assign, cst.AnnAssign, cst.AugAssign)) and line.value is value:
             for target in _targets(line):
