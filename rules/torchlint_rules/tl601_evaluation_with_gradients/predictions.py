@@ -43,7 +43,17 @@ def _only_applies(script: Script, function: cst.FunctionDef, calls: list[cst.Cal
     use = script.evaluations.escapes.use_within(function.body, calls)
     if use is GraphUse.ESCAPED:
         return _predicts_in_eval(script, function) and not script.functions.callers(function)
-    return use is GraphUse.DROPPED and not any(_is_tried(script, call) for call in calls)
+    if use is not GraphUse.DROPPED or not _is_run(script, function):
+        return False
+    return not any(_is_tried(script, call) for call in calls)
+
+
+def _is_run(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether code in view runs a function, and none by its name without gradients."""
+    named = list(script.whole.functions.named_like(function))
+    if any(script.whole.values.gradients.grad(call) is not Grad.ON for call in named):
+        return False
+    return bool(named or script.functions.callers(function))
 
 
 def _is_apart(script: Script, function: cst.FunctionDef, calls: list[cst.Call]) -> bool:

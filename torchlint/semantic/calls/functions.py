@@ -27,6 +27,7 @@ NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 Definition = cst.FunctionDef | cst.ClassDef
 
 _FAR: Final = 8
+_GENERAL: Final = ("forward", "__call__", "__init__")
 _DEFINING: Final = (How.FUNCTION, How.CLASS, How.ASSIGN)
 
 
@@ -412,6 +413,16 @@ class Functions:
 
     def _is_partial(self, call: cst.Call) -> bool:
         return self.names.name(call.func) == "functools.partial"
+
+    def named_like(self, method: cst.FunctionDef) -> Iterator[cst.Call]:
+        """Yield the calls of methods of objects of an unknown class that have a method's name."""
+        if self.scopes.class_of(method) is None or method.name.value in _GENERAL:
+            return
+        for mention in self.attributes(method.name.value):
+            call = self.tree.parent(mention)
+            if isinstance(call, cst.Call) and call.func is mention and self.callee(call) is None:
+                if self.names.name(mention) is None:
+                    yield call
 
     @cached_property
     def _called_values(self) -> AnswerIndex[cst.CSTNode, cst.ClassDef | None]:

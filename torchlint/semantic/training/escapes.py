@@ -201,6 +201,8 @@ class Escapes(Analysis):
         """Return whether a node that uses a value drops its graph."""
         if type(node) in _OPAQUE:
             return True
+        if isinstance(node, cst.Subscript) and node.value is not inner:
+            return True
         if isinstance(node, cst.Attribute):
             return node.value is not inner or node.attr.value in _GRAPHLESS_PARTS
         return isinstance(node, cst.Call) and self._cuts(node)

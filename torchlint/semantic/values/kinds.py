@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import last_word, method_of
+from torchlint.semantic.syntax.methods import last_word, method_of, replaces_itself
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     PASSED_ON,
@@ -261,7 +261,7 @@ class Kinds(Analysis):
         if kind is Kind.CRITERION:
             return _LOSS
         if kind is _MODULE and not callees:
-            return _TENSOR
+            return kind if replaces_itself(node, self.tree.parent(node)) else _TENSOR
         if type(node.func) is cst.Attribute and not callees:
             return self._kind_of_method(node.func, name)
         return _UNKNOWN
