@@ -46,7 +46,7 @@ def _place(script: Script, call: cst.Call) -> str:
     function = script.scopes.function(call)
     if function is None:
         return ""
-    if script.loops.ownership.rate(function) is Rate.STEP:
+    if script.loops.rate(function) is Rate.STEP:
         often = script.loops.frequency(call) is Frequency.EVERY_PASS
         return "in every step" if often and _depends_on(script, call, function) else ""
     if function.name.value == "forward" and _is_network(script, function):

@@ -86,7 +86,7 @@ def _each_batch(script: Script, node: cst.CSTNode) -> bool:
     function = script.scopes.function(node)
     if function is None:
         return False
-    rate = script.loops.ownership.rate(function)
+    rate = script.loops.rate(function)
     if rate is not None:
         return rate in (Rate.STEP, Rate.EVALUATION_STEP)
     callers = script.functions.callers(function)
@@ -118,7 +118,7 @@ def _takes_value(script: Script, metric: cst.BaseExpression) -> bool:
         if on_step.equals(False):
             continue
         function = script.scopes.function(call)
-        rate = script.loops.ownership.rate(function) if function is not None else None
+        rate = script.loops.rate(function) if function is not None else None
         if rate is not Rate.EVALUATION_STEP or on_step.state is not State.ABSENT:
             return True
     return False

@@ -22,7 +22,7 @@ class ProgressBarReadsMetrics(Rule):
         for site in script.calls.of_methods("log", "log_dict"):
             call = site.node
             function = script.scopes.function(call)
-            if function is None or script.loops.ownership.rate(function) is not Rate.STEP:
+            if function is None or script.loops.rate(function) is not Rate.STEP:
                 continue
             if script.loops.owner(call) != "lightning" or not _is_self(call):
                 continue

@@ -66,4 +66,4 @@ def _each_step(script: Script, call: cst.Call) -> bool:
     if loop is not None:
         return loop.role is Role.TRAIN_BATCH
     function = script.scopes.function(call)
-    return function is not None and script.loops.ownership.rate(function) is Rate.STEP
+    return function is not None and script.loops.rate(function) is Rate.STEP

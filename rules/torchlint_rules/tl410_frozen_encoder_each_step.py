@@ -78,7 +78,7 @@ def _is_repeated(script: Script, node: cst.CSTNode) -> bool:
         return loop.role is Role.TRAIN_BATCH and _runs_again(script, loop)
     if not isinstance(place, cst.FunctionDef):
         return False
-    rate = script.loops.ownership.rate(place)
+    rate = script.loops.rate(place)
     if rate is not None:
         return rate is Rate.STEP and _has_epochs(script, script.loops.owner(node))
     return any(script.answer(_is_repeated, call, False) for call in script.functions.callers(place))
@@ -190,7 +190,7 @@ def _is_handed(script: Script, node: cst.BaseExpression) -> bool:
 def _holds_batch(script: Script, binding: Binding) -> bool:
     if binding.how is How.PARAMETER:
         function = script.scopes.function(binding.node)
-        rate = script.loops.ownership.rate(function) if function is not None else None
+        rate = script.loops.rate(function) if function is not None else None
         return rate is Rate.STEP
     value = binding.value if binding.how in (How.ASSIGN, How.UNPACKED) else None
     return value is not None and script.answer(_is_handed, value, False)

@@ -106,7 +106,7 @@ class CollectiveEveryStep(Rule):
             function = script.scopes.function(call)
             if given is None or function is None or script.loops.owner(call) != "lightning":
                 continue
-            hot = script.loops.ownership.rate(function) is Rate.STEP
+            hot = script.loops.rate(function) is Rate.STEP
             if not hot or not script.values.value_of(given.value).equals(True):
                 continue
             on_step = site.argument("on_step")

@@ -6,11 +6,11 @@ import ast
 import json
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from torchlint.program.imports import folder_of
-from torchlint.semantic.view import ALONE, COMPOSED, Excerpt, LinkedModule, View
+from torchlint.semantic.view import ALONE, COMPOSED, MADE, Excerpt, LinkedModule, View
 
 if TYPE_CHECKING:
     from yaml import Node
@@ -31,6 +31,10 @@ _OPTION: Final = re.compile(r"""config_(path|name)\s*=\s*["']([\w./-]*)["']""")
 _GROUP: Final = re.compile(r"^\s*-\s*(\w+):\s*([\w./-]+)\s*(?:#.*)?$", re.MULTILINE)
 _PLACED: Final = re.compile(r"\A\s*#\s*@package\b")
 """The start of a file whose entries belong somewhere else."""
+_TARGET: Final = re.compile(r"""^_target_:\s*["']?([\w.]+)""", re.MULTILINE)
+_CLASS: Final = re.compile(r"^class (\w+)", re.MULTILINE)
+_LOADS: Final = "DataLoader"
+"""The word of the modules whose classes are looked for in the files of Hydra."""
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\b(?:true|false|null)\b')
 _CONSTANTS: Final = {"true": "True", "false": "False", "null": "None"}
 _MOST_NAMED: Final = 16
@@ -39,12 +43,27 @@ _UNKNOWN: Final = "unknown"
 """The name that stands for a value of which Python has no literal."""
 
 
+def targets(known: Iterable[str], read: Callable[[str], str]) -> dict[str, list[str]]:
+    """Return the files that Hydra makes an object from, by the class or function they name."""
+    found = dict[str, list[str]]()
+    for path in known:
+        named = None if path.endswith(".json") else _TARGET.search(read(path))
+        if named is not None:
+            found.setdefault(named[1], []).append(path)
+    return found
+
+
 def with_argument_files(
-    view: View, text: str, known: Iterable[str], read: Callable[[str], str]
+    view: View,
+    text: str,
+    known: Iterable[str],
+    read: Callable[[str], str],
+    making: Callable[[], Mapping[str, Sequence[str]]],
 ) -> View:
     """Return a view with the argument files that the file, or what is linked to it, names.
 
-    `known` are the argument files of the project, and `read` returns the text of one.
+    `known` are the argument files of the project, `read` returns the text of one, and `making`
+    the `targets` of all.
     """
     if view is ALONE or not known:
         return view
@@ -59,6 +78,9 @@ def with_argument_files(
         if "hydra" in code:
             for name, place in _composed(code, path, paths, read):
                 found.setdefault(f"{COMPOSED}{name}", set()).add(place)
+    if _LOADS in text:
+        for name, place in _made(text, view.path, making()):
+            found.setdefault(f"{MADE}{name}", set()).add(place)
     named = {name: places.pop() for name, places in found.items() if len(places) == 1}
     modules = dict[str, LinkedModule]()
     for path in sorted(set(named.values()))[:_MOST_NAMED]:
@@ -99,6 +121,15 @@ def _composed(
             name = f"{folder}/{group}/{option.removesuffix('.yaml')}"
             place = posixpath.normpath(posixpath.join(folder_of(path), f"{name}.yaml"))
             if place in known and not _PLACED.match(read(place)):
+                yield name, place
+
+
+def _made(text: str, path: str, making: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """Yield the classes of a module that Hydra makes objects of, each with a file that says so."""
+    parts = path.removesuffix(".py").split("/")
+    for name in _CLASS.findall(text) if making else ():
+        for first in range(len(parts)):
+            for place in making.get(".".join((*parts[first:], name)), ()):
                 yield name, place
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from torchlint.notebook import read_source
-from torchlint.program.argumentfiles import with_argument_files
+from torchlint.program.argumentfiles import targets, with_argument_files
 from torchlint.program.folder import MOST_BYTES, MOST_FILES, Stamp, Walk, is_foreign, walk
 from torchlint.program.graph import Graph, WholeGraph
 from torchlint.program.imports import Imports
@@ -52,6 +52,7 @@ class Index:
         self._texts: Texts | None = None
         self._whole: WholeGraph | None = None
         self._searched: SearchedGraph | None = None
+        self._targets: dict[str, list[str]] | None = None
         self.refresh()
 
     # -- the files ----------------------------------------------------------------
@@ -102,7 +103,7 @@ class Index:
 
     def _forget(self) -> None:
         """Forget what depends on the set of files and on their texts."""
-        self._whole = self._searched = None
+        self._whole = self._searched = self._targets = None
         self._imports = self._imports_among(self._walk.files.keys() | self._changed.keys())
         self._scripts = _scripts(self.root, self._imports)
 
@@ -182,7 +183,16 @@ class Index:
 
     def _with_argument_files(self, view: View, source: Source) -> View:
         known = self._walk.arguments
-        return with_argument_files(view, source.text, known, lambda path: _text_at(self.root, path))
+        return with_argument_files(view, source.text, known, self._text, self._making)
+
+    def _text(self, path: str) -> str:
+        return _text_at(self.root, path)
+
+    def _making(self) -> dict[str, list[str]]:
+        """Return the files that Hydra makes an object from, by the class that they name."""
+        if self._targets is None:
+            self._targets = targets(self._walk.arguments, self._text)
+        return self._targets
 
     def program(self, path: Path) -> tuple[str, ...]:
         """Return the modules of the program that a file starts, the nearest to it first."""

@@ -129,6 +129,8 @@ class LoopFacts(Loops):
         self.ownership = Ownership(functions, values, values.hooks)
         self.step_functions = StepFunctions(functions, self, self.ownership)
         self.frequencies = Frequencies(functions, kinds, self, self.ownership, self.step_functions)
+        self.rate = self.frequencies.rate
+        """Return how often a framework runs a function: itself, or through what it calls."""
         self.generation = Generation(functions, kinds, self, values.gradients, self.frequencies)
         self.repetition = Repetition(functions, self.frequencies, self, self.generation)
         self.each_step = self.repetition.each_step

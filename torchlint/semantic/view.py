@@ -10,6 +10,8 @@ NO_SYMBOLS: Final[Mapping[str, Symbol]] = MappingProxyType({})
 NO_FILES: Final[Mapping[str, str]] = MappingProxyType({})
 COMPOSED: Final = "hydra:"
 """What stands before the names of files that Hydra puts together."""
+MADE: Final = "made:"
+"""What stands before the names of classes, for the files from which Hydra makes their objects."""
 
 
 class Symbol(NamedTuple):

@@ -45,10 +45,7 @@ def divided_twice(script: Script) -> Iterator[Divided]:
         if (given := trainer.given("accumulate_grad_batches")) is not None
     ]
     for function in script.tree.all(cst.FunctionDef) if len(sizes) == 1 else ():
-        if (
-            function.name.value == "training_step"
-            and script.loops.ownership.rate(function) is Rate.STEP
-        ):
+        if function.name.value == "training_step" and script.loops.rate(function) is Rate.STEP:
             for returned in script.functions.returns(function):
                 yield from _divided(script, returned, "Lightning", sizes[0])
 

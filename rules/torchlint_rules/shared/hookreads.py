@@ -31,7 +31,7 @@ def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
     if not script.program.devices.can_use_accelerator:
         return
     for function in script.tree.all(cst.FunctionDef):
-        if script.loops.ownership.rate(function) is not rate:
+        if script.loops.rate(function) is not rate:
             continue
         kept = {
             id(each.reading.node)

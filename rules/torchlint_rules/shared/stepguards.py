@@ -71,7 +71,7 @@ def _is_in_step(script: Script, node: cst.CSTNode, depth: int) -> bool:
     function = script.scopes.function(node)
     if function is None or not depth or script.optimizers.scaling.of("step"):
         return False
-    if script.loops.ownership.rate(function) is Rate.STEP:
+    if script.loops.rate(function) is Rate.STEP:
         return True
     for call in script.functions.callers(function):
         loop = script.loops.batch_loop(call)

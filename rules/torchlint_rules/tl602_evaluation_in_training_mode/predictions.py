@@ -11,10 +11,12 @@ from torchlint.api import Mode, Script
 
 def predictions(script: Script) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
     """Yield the first call of each network that a script only applies, in training mode."""
+    if not script.program.purpose.may_be_applied_once:
+        return
     covered = [each.node for each in script.evaluations.all]
     told: list[cst.BaseExpression] = []
     for call in script.tree.all(cst.Call):
-        network = script.loops.module_call(call)
+        network = script.loops.module_call(call) if script.tree.is_own(call) else None
         if network is None or any(script.tree.inside(call, node) for node in covered):
             continue
         if not script.program.purpose.is_applied_once(script.span(call)):

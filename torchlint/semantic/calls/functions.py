@@ -133,17 +133,17 @@ class Functions:
         """Return the qualified names of all bases of a class, inherited ones included."""
         found: list[str] = []
         for line in self.lineage(owner):
-            for base in line.bases:
-                name = self.names.name(base.value)
-                found.append(name if name is not None else dotted(base.value))
+            for base in _bases(line):
+                name = self.names.name(base)
+                found.append(name if name is not None else dotted(base))
         return found
 
     def lineage(self, owner: cst.ClassDef) -> list[cst.ClassDef]:
         """Return a class and its base classes in this file, the class first."""
         found = [owner]
         for at in found:
-            for base in at.bases:
-                inner = self.definition(base.value)
+            for base in _bases(at):
+                inner = self.definition(base)
                 if type(inner) is cst.ClassDef and inner not in found:
                     found.append(inner)
         return found
@@ -581,3 +581,10 @@ class Analysis:
         self.tree = functions.tree
         self.scopes = functions.scopes
         self.names = functions.names
+
+
+def _bases(owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
+    """Yield the bases that a class names, both of `Base if TYPE_CHECKING else object`."""
+    for base in owner.bases:
+        chosen = base.value
+        yield from (chosen.body, chosen.orelse) if isinstance(chosen, cst.IfExp) else (chosen,)

@@ -81,6 +81,10 @@ class Frequencies(Analysis):
         self._named = Memo["tuple[cst.Name, bool]", bool](
             False, functions.names.trail, self._is_named_rare
         )
+        self.rate = Memo["cst.FunctionDef", "Rate | None"](
+            None, functions.names.trail, self._rate
+        ).answer
+        """Return how often a framework runs a function: itself, or through what it calls."""
         self._open: set[int] = set()
         self._exits_of: dict[int, tuple[bool, list[cst.If]]] = {}
 
@@ -176,6 +180,21 @@ class Frequencies(Analysis):
         if found != {Frequency.EVERY_PASS}:
             return Frequency.RARE if found == {Frequency.RARE} else Frequency.UNKNOWN
         return self.below(node, function)
+
+    def _rate(self, function: cst.FunctionDef) -> Rate | None:
+        called = self.ownership.rate(function)
+        if called is not None:
+            return called
+        found: set[Rate] = set()
+        for call in self.functions.callers(function):
+            caller = self.scopes.function(call)
+            if self.loops.batch_loop(call) is not None:
+                return None
+            rate = self.rate(caller) if caller is not None else None
+            if caller is not None and rate is not None:
+                if self.below(call, caller) is Frequency.EVERY_PASS:
+                    found.add(rate)
+        return max(found, key=lambda each: each.value, default=None)
 
     def _handed_in_loop(self, function: cst.FunctionDef) -> list[cst.Call]:
         """Return the calls that get a function which each pass of a batch loop defines."""

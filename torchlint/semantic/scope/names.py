@@ -178,7 +178,7 @@ class Names:
 
     def linked(self, node: cst.Attribute) -> tuple[Binding, ...]:
         """Return the bindings of an attribute of an imported module that is in view."""
-        if self.links is None:
+        if self.links is None or node.attr.value not in self.links.words:
             return ()
         base = self.name(node.value)
         return self.links.named(node, f"{base}.{node.attr.value}") if base is not None else ()

@@ -100,7 +100,7 @@ class Accumulators:
     def of_methods(self, rate: Rate) -> Iterator[Addition]:
         """Yield what methods that a framework calls at a rate add to an object, and never empty."""
         for function in self.tree.all(cst.FunctionDef):
-            if self.frequencies.ownership.rate(function) is not rate:
+            if self.frequencies.rate(function) is not rate:
                 continue
             for node in self._nodes_within(function.body):
                 parts = self.additions.parts(node)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final
 
@@ -34,6 +34,7 @@ _WEIGHTS: Final = frozenset(
     "model net network checkpoint ckpt weights weight state pretrained".split()
 )
 _SERVERS: Final = ("fastapi", "uvicorn", "flask", "starlette", "aiohttp.web", "grpc", "tornado")
+_FUNCTION: Final = (cst.FunctionDef,)
 _FIGURES: Final = ("matplotlib.", "seaborn.", "plotly.")
 
 
@@ -113,6 +114,11 @@ class Intent(Analysis):
         return self.functions.imports(*_SERVERS)
 
     @cached_property
+    def only_applies(self) -> bool:
+        """Whether what may run shows or applies what was trained, and trains nothing."""
+        return not self.trains and (self.loads_weights or self.draws)
+
+    @cached_property
     def loads_weights(self) -> bool:
         """Whether anything that may run loads the weights of an earlier training."""
         at_import = self.running is not None and self.running.loads_weights
@@ -163,21 +169,24 @@ class Intent(Analysis):
         """Return whether code is the file's, or not in a definition that nothing here names."""
         if self.tree.is_own(node):
             return True
-        outer = self._outermost(node)
-        return not self.alone if outer is None else outer not in self._unnamed
-
-    def _outermost(self, node: cst.CSTNode) -> cst.FunctionDef | None:
-        """Return the function or method, itself in no other, that code stands in."""
-        around = [each for each in self.tree.ancestors(node) if isinstance(each, cst.FunctionDef)]
-        return around[-1] if around else None
+        inner = self.tree.nearest(node, _FUNCTION)
+        return not self.alone if inner is None else inner not in self._unnamed
 
     @cached_property
-    def _unnamed(self) -> frozenset[cst.FunctionDef]:
-        """The functions of other modules that neither the file names nor what uses it."""
+    def _unnamed(self) -> frozenset[cst.CSTNode]:
+        """The functions of other modules that cannot run, with the functions inside them."""
+        return frozenset(
+            inner
+            for outer in self._never_named()
+            for inner in (outer, *self.tree.within(outer, cst.FunctionDef))
+        )
+
+    def _never_named(self) -> Iterable[cst.FunctionDef]:
+        """Return the functions of other modules that neither the file names nor what uses it."""
         waiting = {
             each
             for each in self.tree.all(cst.FunctionDef)
-            if not self.tree.is_own(each) and self._outermost(each) is None
+            if not self.tree.is_own(each) and self.tree.nearest(each, _FUNCTION) is None
         }
         spelled = set(self._words(self.tree.module))
         functions = self.tree.all(cst.FunctionDef)
@@ -189,7 +198,7 @@ class Intent(Analysis):
         while True:
             named = {each for each in waiting if self._is_named(each, spelled, own)}
             if not named:
-                return frozenset(waiting)
+                return waiting
             waiting -= named
             for each in named:
                 spelled.update(self._words(each))

@@ -68,8 +68,12 @@ class Purpose(Analysis):
     def is_applied_once(self, span: Span) -> bool:
         """Return whether code runs in a script that only applies or shows what was trained."""
         intent = self._intent(self._outermost(span))
-        applies = intent.loads_weights or intent.draws
-        return applies and not intent.trains and self.is_one_off(span)
+        return intent.only_applies and self.is_one_off(span)
+
+    @cached_property
+    def may_be_applied_once(self) -> bool:
+        """Whether any code in view may run in a script that only applies what was trained."""
+        return self.intent.only_applies or self.intent_alone.only_applies
 
     def _intent(self, outer: cst.FunctionDef | None) -> Intent:
         """Return what the code that runs with a function does."""

@@ -111,12 +111,13 @@ class Waits(Analysis):
 
     def of_step(self, function: cst.FunctionDef) -> Iterator[Kept]:
         """Yield the readings that a function makes only to keep or return the value."""
+        calls = self.functions.callers(function)
         found = [
-            (reading, destination)
+            (reading, end)
             for reading in self.readings.within(function.body)
             if not self._is_rare(reading.node, function)
             and (end := self._destination(reading.node, function, _WHOLE, frozenset())) is not None
-            for destination in (end,)
+            and (not calls or (end := self._handed_back(end, (function,), calls)) is not None)
         ]
         aside = [node for one, end in found for node in (one.node, *end.statements)]
         for reading, end in found:

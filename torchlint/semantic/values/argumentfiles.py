@@ -10,7 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.view import COMPOSED
+from torchlint.semantic.view import COMPOSED, MADE
 
 _OF_STREAMS: Final = frozenset({
     "json.load", "json.loads", "yaml.load", "yaml.safe_load", "yaml.full_load", "yaml.unsafe_load",
@@ -61,6 +61,11 @@ class ArgumentFiles(Analysis):
         """Return the dictionary in a file that Hydra looks up beside the script, by its name."""
         place = self.tree.view.files.get(f"{COMPOSED}{name}")
         return self._dictionaries.get(place) if place is not None else None
+
+    def made(self, owner: cst.ClassDef) -> tuple[str, cst.Dict | None]:
+        """Return the file from which Hydra makes the objects of a class, with its dictionary."""
+        place = self.tree.view.files.get(f"{MADE}{owner.name.value}", "")
+        return place, self._dictionaries.get(place)
 
     def doubt(self, node: cst.CSTNode) -> str:
         """Return the words for a value that a command line can override, empty for others."""

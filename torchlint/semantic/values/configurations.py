@@ -11,7 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.limits import CALLED
-from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
 
 _MAIN: Final = "hydra.main"
@@ -50,6 +50,42 @@ class Configurations(Analysis):
         for key in keys[1:]:
             found = _value(found, key)
         return found
+
+    def default(self, node: cst.BaseExpression) -> tuple[str, cst.BaseExpression] | None:
+        """Return the name of a part of a configuration, and what files have for it."""
+        found = self.entry(node)
+        if found is not None:
+            return dotted(node).partition(".")[2], found
+        keys: list[str] = []
+        while isinstance(node, (cst.Attribute, cst.Subscript)) and not _is_kept(node):
+            key = self._key(node)
+            if key is None or self._is_set(key):
+                return None
+            keys.insert(0, key)
+            node = node.value
+        owner = self.scopes.class_of(node)
+        first = self._parameter(node) if isinstance(node, cst.Attribute) else None
+        if owner is None or first is None:
+            return None
+        place, found = self._files.made(owner)
+        for key in (first, *keys):
+            found = _value(found, key)
+        return None if found is None else (f"{'.'.join((first, *keys))} in {place}", found)
+
+    def _parameter(self, node: cst.Attribute) -> str | None:
+        """Return the parameter whose value an attribute of `self` keeps."""
+        bindings = self.functions.attribute(node)
+        if len(bindings) != 1 or bindings[0].how is How.PARAMETER:
+            return bindings[0].name if len(bindings) == 1 else None
+        kept = bindings[0].value
+        named = kept.value if isinstance(kept, cst.Subscript) else kept
+        found = self.scopes.reaching(named) if isinstance(named, cst.Name) else ()
+        parameter = found[0].node if len(found) == 1 else None
+        if not isinstance(parameter, cst.Param) or not isinstance(kept, (cst.Subscript, cst.Name)):
+            return None
+        if isinstance(kept, cst.Name):
+            return kept.value
+        return self._key(kept) if parameter.star == "**" else None
 
     def _key(self, node: cst.Attribute | cst.Subscript) -> str | None:
         if isinstance(node, cst.Attribute):
@@ -119,6 +155,11 @@ class Configurations(Analysis):
         given = [each.value for each in main.args if each.keyword and each.keyword.value == name]
         literal = self._literal_of(given[0]) if given else None
         return literal.removesuffix(".yaml") if isinstance(literal, str) else ""
+
+
+def _is_kept(node: cst.Attribute | cst.Subscript) -> bool:
+    """Return whether a node is an attribute in which an object keeps what it was made from."""
+    return isinstance(node, cst.Attribute) and dotted(node.value) in ("self", "self.hparams")
 
 
 def _value(node: cst.BaseExpression | None, key: str) -> cst.BaseExpression | None:

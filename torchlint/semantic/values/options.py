@@ -39,7 +39,13 @@ class Options(Analysis):
         read = made[0]
         if self._is_parsed(read.value):
             return self._declared.get(read.attr.value)
-        return self._field(read)
+        return self._field(read) or self._configured(read)
+
+    def _configured(self, read: cst.Attribute) -> Option | None:
+        """Return the entry of a configuration of Hydra, which its command line can change."""
+        found = self.values.configurations.default(read)
+        value = self.values.value_of(found[1]) if found is not None else None
+        return Option(found[0], value.literal) if found and value and value.is_literal else None
 
     def _field(self, read: cst.Attribute) -> Option | None:
         """Return the field of a parameter's class that an attribute reads: `config.workers`."""
