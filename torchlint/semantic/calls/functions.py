@@ -125,9 +125,18 @@ class Functions:
                 if inner is None:
                     return None
                 found.add(inner)
+            elif (owner := self._class_given(binding)) is not None:
+                found.add(owner)
             else:
                 return None
         return found.pop() if len(found) == 1 else None
+
+    def _class_given(self, binding: Binding) -> cst.ClassDef | None:
+        """Return the class that the first parameter of a class method stands for."""
+        method = self.scopes.function(binding.node) if type(binding.node) is cst.Param else None
+        marks = (each.decorator for each in method.decorators) if method is not None else ()
+        given = any(self.names.name(mark) == "builtins.classmethod" for mark in marks)
+        return self.owner_of_self(cst.ensure_type(binding.node, cst.Param)) if given else None
 
     def bases(self, owner: cst.ClassDef) -> list[str]:
         """Return the qualified names of all bases of a class, inherited ones included."""
