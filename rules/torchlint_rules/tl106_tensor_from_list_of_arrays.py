@@ -22,6 +22,7 @@ _TYPED: Final = {
 _MAKERS: Final = ("torch.tensor", "torch.as_tensor", *_TYPED)
 _NORMS: Final = "torch._foreach_norm"
 """What gives a list of numbers, one for each tensor."""
+_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _REDUCING: Final = ("norm", "mean", "sum", "std", "var", "prod", "max", "min", "any", "all")
 _FILLING: Final = frozenset("append clear copy count index sort reverse".split())
 _MIXED: Final = "NumPy promotes arrays of different dtypes by rules that differ from torch's"
@@ -57,9 +58,12 @@ class TensorFromListOfArrays(Rule):
             elif script.loops.each_step(site.node) and all(
                 _is_scalar(script, element) for element in members.elements
             ):
+                cure = "use `torch.stack`, which stays there"
+                if (picked := _picked(members.elements[0])) is not None:
+                    cure = f"index `{script.code(picked)}` with all of them at once"
                 message = (
                     f"`{word}` fetches the numbers in `{script.tree.brief(given.value)}` from the "
-                    "device one by one: use `torch.stack`, which stays there"
+                    f"device one by one: {cure}"
                 )
                 yield Finding(self.code, script.span(site.node), message, impact="medium")
 
@@ -221,13 +225,32 @@ def _is_scalar(script: Script, element: cst.BaseExpression) -> bool:
         return False
     if isinstance(element, cst.Call) and script.name(element.func) == _NORMS:
         return True
+    picked = _picked(element)
+    if picked is not None:
+        # more than one number each would raise an error
+        made = script.values.origins.of(picked)
+        return made.complete and all(
+            isinstance(each, cst.Call)
+            and (script.name(each.func) or "").startswith("torch.")
+            and not script.values.placement.on_host(each)
+            for each in made.values
+        )
     tensor = receiver_of(element, *_REDUCING)
     return (
         isinstance(element, cst.Call)
         and not element.args
         and tensor is not None
-        and script.kind(tensor) in (Kind.TENSOR, Kind.LOSS)
+        and script.kind(tensor) in _TENSORS
     )
+
+
+def _picked(element: cst.BaseExpression) -> cst.BaseExpression | None:
+    """Return the tensor of which an expression takes one item, by an index with a name."""
+    if not isinstance(element, cst.Subscript) or len(element.slice) != 1:
+        return None
+    index = element.slice[0].slice
+    named = isinstance(index, cst.Index) and isinstance(index.value, cst.Name)
+    return element.value if named else None
 
 
 def _is_detached(script: Script, element: cst.BaseExpression) -> bool:

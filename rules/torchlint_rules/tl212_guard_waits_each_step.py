@@ -16,6 +16,7 @@ _SYNCS: Final = tuple(
     f"torch.{device}.synchronize" for device in ("cuda", "xpu", "mps", "accelerator")
 )
 _WAITS: Final = "waits as well"
+_SKIPPING: Final = "a `GradScaler` with a fused optimizer skips such steps on the device"
 _LATE: Final = "what the check is about is noticed up to {every} steps later, or not at all"
 
 
@@ -45,18 +46,16 @@ class GuardWaitsEachStep(Rule):
         """Return the finding for a check."""
         every = self.settings["every"]
         shown = script.tree.brief(guard.asked)
-        only = (
-            "to raise an error if it fails"
-            if guard.tensor is None
-            else f"to stop if `{script.code(guard.tensor)}` is not finite"
-        )
-        message = (
-            f"`{shown}` waits for the device in every step, only {only}; check every {every}th step"
-        )
+        only, cure = "to raise an error if it fails", f"check every {every}th step"
+        if guard.tensor is not None:
+            only = f"to stop if `{script.code(guard.tensor)}` is not finite"
+        if guard.tensor is not None and guard.skips:
+            only, cure = f"to skip it if `{script.code(guard.tensor)}` is not finite", _SKIPPING
+        message = f"`{shown}` waits for the device in every step, only {only}; {cure}"
         stays = _staying(script, guard) if guard.tensor is not None else None
         notes = () if stays is None else (Note(script.span(stays), "the step waits here, too"),)
-        fix = _fix(script, guard, every) if stays is None else None
-        impact: Impact | None = "low" if stays is not None else None
+        fix = _fix(script, guard, every) if stays is None and not guard.skips else None
+        impact: Impact | None = "low" if stays is not None or guard.skips else None
         callers = script.loops.repetition.notes_on_callers(guard.holder)
         return Finding(
             self.code, script.span(guard.asked), message, fix, (*notes, *callers), impact

@@ -50,10 +50,11 @@ class GradientSyncInAccumulation(Rule):
                 script, window.loop.node
             ):
                 continue
-            networks = _networks(script, window.loop.node.body, window.closing)
+            direct = _networks(script, window.loop.node.body, window.closing)
+            networks = direct or _networks_of_callees(script, window)
             if networks:
                 call = window.backwards[-1]
-                edits = _edits(script, window, networks)
+                edits = _edits(script, window, networks) if direct else None
                 fix = _fix(script, window, edits) if edits else None
                 message = _message(script, window.test, networks)
                 yield Finding(self.code, script.span(call), message, fix)
@@ -144,6 +145,18 @@ def _networks(
         if not closes and script.values.gradients.grad(node) is not Grad.OFF:
             found.setdefault(script.code(node), node)
     return list(found.values())
+
+
+def _networks_of_callees(script: Script, window: GradientAccumulation) -> list[cst.BaseExpression]:
+    """Return the wrapped networks that a pass trains in functions that it calls."""
+    callees = [
+        callee
+        for call in script.functions.own(window.loop.node.body, cst.Call)
+        if not _in_closing(script, window, call)
+        and (callee := script.functions.callee(call)) is not None
+    ]
+    bodies = dict.fromkeys(body for each in callees for body in script.functions.reached(each.body))
+    return [each for body in bodies for each in _networks(script, body, None)]
 
 
 def _in_closing(script: Script, window: GradientAccumulation, node: cst.CSTNode) -> bool:

@@ -13,12 +13,14 @@ from torchlint.api import (
     Finding,
     Frequency,
     How,
+    Kind,
     Note,
     Rate,
     Role,
     Rule,
     Script,
     method_of,
+    receiver_of,
     word_of,
 )
 from torchlint_rules.shared.loglines import log_lines
@@ -88,7 +90,9 @@ class CollectiveEveryStep(Rule):
             if loop is None or not call.args or not _is_hot(script, call):
                 continue
             measured = _measured(script, call)
-            if measured is None or _is_logged(script, call, measured):
+            if measured is None or (
+                not _is_lost(script, call) and _is_logged(script, call, measured)
+            ):
                 continue
             if not _is_trained_with(script, call, measured):
                 found.setdefault(loop.node, []).append((call, measured))
@@ -130,10 +134,22 @@ def _of_barrier(script: Script, call: cst.Call) -> str:
 
 
 def _of_number(script: Script, call: cst.Call, measured: cst.Name) -> str:
+    why = "nothing is trained with it"
+    if _is_lost(script, call):
+        why = "the result is lost, as it goes into a tensor that has no name"
     return (
         f"`{script.code(call.func)}` sends `{measured.value}` through all processes in every "
-        "batch, and nothing is trained with it: add it up in each process and reduce it once per "
-        "epoch, or where it is printed"
+        f"batch, and {why}: add it up in each process and reduce it once per epoch, or where it "
+        "is printed"
+    )
+
+
+def _is_lost(script: Script, call: cst.Call) -> bool:
+    """Return whether a collective writes into the result of a computation, which nothing keeps."""
+    return (
+        script.name(call.func) in _COLLECTIVES
+        and isinstance(call.args[0].value, cst.BinaryOperation)
+        and isinstance(script.tree.parent(call), cst.Expr)
     )
 
 
@@ -219,12 +235,23 @@ def _measured(script: Script, call: cst.Call) -> cst.Name | None:
             at = at.value
         elif isinstance(at, cst.Call) and method_of(at):
             at = at.func
+        elif isinstance(at, cst.BinaryOperation):
+            at = at.left
         else:
             return None
     spoken = _words(script, at)
-    if spoken & _GRADIENTS or not spoken & _MEASURED:
+    if spoken & _GRADIENTS or not (spoken & _MEASURED or _is_loss(script, at)):
         return None
     return at
+
+
+def _is_loss(script: Script, name: cst.Name) -> bool:
+    """Return whether a value is a loss, or a copy of one."""
+    at: cst.BaseExpression | None = name
+    while at is not None and script.kind(at) is not Kind.LOSS:
+        made = script.values.value_of(at).node if isinstance(at, cst.Name) else at
+        at = receiver_of(made, *_COPYING)
+    return at is not None
 
 
 def _words(script: Script, name: cst.Name) -> set[str]:

@@ -1,4 +1,4 @@
-"""Checks of tensors that stop the training: what TL211 leaves to TL212."""
+"""Checks of tensors that stop the training or leave out a step: what TL211 leaves to TL212."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHOWS: Final = frozenset("print info debug warning warn error critical exceptio
 
 
 class StepGuard(NamedTuple):
-    """A test that stops the training if a tensor holds other values than it should."""
+    """A test that stops the training, or skips a step, if a tensor holds what it should not."""
 
     holder: cst.If | cst.Assert
     asked: cst.BaseExpression
@@ -40,10 +40,12 @@ class StepGuard(NamedTuple):
     """What has to be finite, None for a check of anything else."""
     loop: Loop | None
     """The training loop around it; None in a function whose callers loop."""
+    skips: bool
+    """Whether it leaves out the step, and the training goes on."""
 
 
 def step_guards(script: Script) -> Iterator[StepGuard]:
-    """Yield the checks that may stop the training in each pass of its loop."""
+    """Yield the checks of each pass of a training that may stop it, or leave out the step."""
     holders: list[cst.If | cst.Assert] = [*script.tree.all(cst.If), *script.tree.all(cst.Assert)]
     for holder in holders:
         asked = _asked(script, holder.test) or _tested(script, holder)
@@ -52,14 +54,17 @@ def step_guards(script: Script) -> Iterator[StepGuard]:
             continue
         if not (_is_in_step(script, holder, CALLERS) if loop is None else _trains(script, loop)):
             continue
+        skips = False
         if isinstance(holder, cst.If) and not _only_stops(script, holder):
-            continue
+            skips = asked[1] is not None and _skips(script, holder)
+            if not skips:
+                continue
         if any(
             True for each in script.tree.within(holder.test, cst.BinaryOperation) if _counts(each)
         ):
             continue
-        if loop is None or not _is_scaled(script, loop):
-            yield StepGuard(holder, asked[0], asked[1], loop)
+        if loop is None or not _is_scaled(script, loop, skips):
+            yield StepGuard(holder, asked[0], asked[1], loop, skips)
 
 
 def _trains(script: Script, loop: Loop) -> bool:
@@ -71,7 +76,7 @@ def _is_in_step(script: Script, node: cst.CSTNode, depth: int) -> bool:
     function = script.scopes.function(node)
     if function is None or not depth or script.optimizers.scaling.of("step"):
         return False
-    if script.loops.rate(function) is Rate.STEP:
+    if script.loops.rate(function) is Rate.STEP or script.loops.step_functions.makes(function):
         return True
     for call in script.functions.callers(function):
         loop = script.loops.batch_loop(call)
@@ -139,6 +144,19 @@ def _only_stops(script: Script, holder: cst.If) -> bool:
     )
 
 
+def _skips(script: Script, holder: cst.If) -> bool:
+    """Return whether an `if` decides whether a pass goes backward or steps."""
+    last = holder.body.body[-1]
+    if isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Continue):
+        return True
+    return any(
+        script.loops.is_step(call)
+        for branch in (holder.body, holder.orelse)
+        if branch is not None
+        for call in script.functions.own(branch, cst.Call)
+    )
+
+
 def _computes(line: cst.BaseSmallStatement) -> bool:
     """Return whether a statement only gives a name to what the message of an error shows."""
     return isinstance(line, cst.Assign) and all(
@@ -155,8 +173,10 @@ def _is_end(script: Script, line: cst.BaseSmallStatement) -> bool:
     return word_of(line.value) in _SHOWS or script.name(line.value.func) in _EXITS
 
 
-def _is_scaled(script: Script, loop: Loop) -> bool:
-    """Return whether a loop scales its gradients, whose scaler waits in each step anyway."""
-    return any(
-        script.tree.inside(each.node, loop.node) for each in script.optimizers.scaling.of("step")
-    )
+def _is_scaled(script: Script, loop: Loop, skips: bool) -> bool:
+    """Return whether a loop scales its gradients, whose scaler waits in each step anyway.
+
+    A scaler skips what a check would skip, wherever it steps.
+    """
+    scaled = script.optimizers.scaling.of(*(("scale", "step") if skips else ("step",)))
+    return any(script.tree.inside(each.node, loop.node) for each in scaled)

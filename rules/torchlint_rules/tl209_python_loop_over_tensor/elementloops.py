@@ -259,6 +259,8 @@ def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
             continue
         if _takes_of_tensor(script, line.value):
             return target if script.loops.frequency(loop) is not Frequency.RARE else None
+        if _is_constant(line.value) and script.loops.each_step(loop):
+            return target
     return None
 
 
@@ -269,6 +271,12 @@ def _takes_of_tensor(script: Script, value: cst.BaseExpression) -> bool:
     ):
         return True
     return script.kind(value) in _TENSORS and not _is_converted(script, value)
+
+
+def _is_constant(value: cst.BaseExpression) -> bool:
+    """Return whether a value is a literal, with which a mask is filled."""
+    named = isinstance(value, cst.Name) and value.value in ("True", "False")
+    return named or isinstance(value, (cst.Integer, cst.Float))
 
 
 def _is_converted(script: Script, value: cst.BaseExpression) -> bool:
@@ -294,14 +302,14 @@ def _counter(script: Script, loop: cst.For | cst.While) -> str | None:
 
 
 def _taken_apart(node: cst.Subscript) -> tuple[cst.BaseExpression, list[str]]:
-    """Return the tensor and the index names of `t[i][j]` and `t[i, j]`."""
+    """Return the tensor and the index names of `t[i][j]` and `t[i, at + j]`."""
     indices: list[str] = []
     at: cst.BaseExpression = node
     while isinstance(at, cst.Subscript):
         for part in at.slice:
             index = part.slice.value if isinstance(part.slice, cst.Index) else None
-            if isinstance(index, cst.Name):
-                indices.append(index.value)
+            terms = [index.left, index.right] if isinstance(index, cst.BinaryOperation) else [index]
+            indices += (each.value for each in terms if isinstance(each, cst.Name))
         at = at.value
     return at, indices
 

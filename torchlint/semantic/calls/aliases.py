@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from typing import Final
 
 import libcst as cst
 
@@ -13,6 +14,7 @@ from torchlint.semantic.scope.scopes import Binding, How, Scopes
 from torchlint.semantic.syntax.methods import last_word, receiver_of
 from torchlint.semantic.syntax.tree import Tree
 
+_GENERAL: Final = ("forward", "__call__", "__init__")
 Held = tuple[cst.FunctionDef, ...]
 
 
@@ -46,6 +48,20 @@ class Aliases:
                 call = self._called(mention)
                 if call is not None and function in self.held(call.func):
                     yield call
+
+    def named_like(self, method: cst.FunctionDef) -> list[cst.Call]:
+        """Return the calls, on objects of an unknown class, of what has a method's name."""
+        if self.scopes.class_of(method) is None or method.name.value in _GENERAL:
+            return []
+        mentions = self.attributes(method.name.value)
+        calls = [self.tree.parent(each) for each in mentions if not self.held(each)]
+        return [
+            call
+            for call in calls
+            if isinstance(call, cst.Call)
+            and last_word(call.func) == method.name.value
+            and self.names.name(call.func) is None
+        ]
 
     def _called(self, mention: cst.CSTNode) -> cst.Call | None:
         """Return the call of a name, or of an entry of a dictionary with that name."""

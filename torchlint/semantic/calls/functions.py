@@ -27,7 +27,6 @@ NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 Definition = cst.FunctionDef | cst.ClassDef
 
 _FAR: Final = 8
-_GENERAL: Final = ("forward", "__call__", "__init__")
 _DEFINING: Final = (How.FUNCTION, How.CLASS, How.ASSIGN)
 
 
@@ -52,6 +51,8 @@ class Functions:
         self._holding = Instances(tree, scopes, names)
         self._overriding = Overriding(tree, self.lineage, self.method)
         self._passing = Passing(tree, scopes, names, self.callers, self.definition, self.mentions)
+        self.owner_of_self = self._passing.owner_of_self
+        """Return the class of a `self` parameter, None for any other parameter."""
         self.given = self._passing.given
         """Return the expressions that calls in view pass to a parameter, and its default."""
         self.passed = self._passing.passed
@@ -59,6 +60,10 @@ class Functions:
         self._aliases = Aliases(
             tree, scopes, names, self.definition, self.attribute, self.given, self.attributes
         )
+        self.taken = self._passing.taken
+        """Return the binding of the parameter for which a call passes an expression."""
+        self.named_like = self._aliases.named_like
+        """Return the calls, on objects of an unknown class, of what has a method's name."""
         self._called: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._handed: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
         self._own_nodes: dict[tuple[cst.CSTNode, type[cst.CSTNode]], list[Any]] = {}
@@ -125,18 +130,11 @@ class Functions:
                 if inner is None:
                     return None
                 found.add(inner)
-            elif (owner := self._class_given(binding)) is not None:
+            elif (owner := self._passing.class_given(binding)) is not None:
                 found.add(owner)
             else:
                 return None
         return found.pop() if len(found) == 1 else None
-
-    def _class_given(self, binding: Binding) -> cst.ClassDef | None:
-        """Return the class that the first parameter of a class method stands for."""
-        method = self.scopes.function(binding.node) if type(binding.node) is cst.Param else None
-        marks = (each.decorator for each in method.decorators) if method is not None else ()
-        given = any(self.names.name(mark) == "builtins.classmethod" for mark in marks)
-        return self.owner_of_self(cst.ensure_type(binding.node, cst.Param)) if given else None
 
     def bases(self, owner: cst.ClassDef) -> list[str]:
         """Return the qualified names of all bases of a class, inherited ones included."""
@@ -224,22 +222,6 @@ class Functions:
             return None
         return self.owner_of_self(bindings[0].node)
 
-    def owner_of_self(self, parameter: cst.Param) -> cst.ClassDef | None:
-        """Return the class of a `self` parameter, None for any other parameter."""
-        parameters = self.tree.parent(parameter)
-        function = self.tree.parent(parameters) if parameters is not None else None
-        if type(function) is not cst.FunctionDef or type(parameters) is not cst.Parameters:
-            return None
-        first = (*parameters.posonly_params, *parameters.params)[:1]
-        if not first or first[0] is not parameter:
-            return None
-        if any(
-            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
-        ):
-            return None
-        owner = self.scopes.scope(function).node
-        return owner if type(owner) is cst.ClassDef else None
-
     def _instance_of_all(self, bindings: tuple[Binding, ...]) -> cst.ClassDef | None:
         found: set[cst.ClassDef | None] = set()
         for binding in bindings:
@@ -290,17 +272,29 @@ class Functions:
             path = dotted(node)
             return self.scopes.reaching_name(path, node, self.scopes.scope(node)) if path else ()
         found: list[Binding] = []
-        for line in self.lineage(owner):
+        lineage = self.lineage(owner)
+        for number, line in enumerate(lineage):
             bindings = self.scopes.scope_at(line).bindings
             found += bindings.get(f"self.{node.attr.value}", [])
             for binding in bindings.get(node.attr.value, []):
-                if binding.how is How.DECLARED:
+                if binding.how in (How.DECLARED, How.ASSIGN):
                     found += self._passing.of_field(binding, line)
-                elif binding.how is How.ASSIGN:
-                    found.append(binding)
             if any(not self._reads(binding, node.attr.value) for binding in found):
+                found += self._assigned_later(node.attr.value, lineage[: number + 1], lineage)
                 break
         return tuple(found)
+
+    def _assigned_later(
+        self, name: str, nearer: list[cst.ClassDef], lineage: list[cst.ClassDef]
+    ) -> Iterator[Binding]:
+        """Yield what methods of base classes assign to an attribute when nearer ones call them."""
+        for base in lineage[len(nearer) :]:
+            for binding in self.scopes.scope_at(base).bindings.get(f"self.{name}", []):
+                function = self.scopes.function(binding.node)
+                if function is None or function.name.value == "__init__":
+                    continue
+                if any(self.scopes.class_of(call) in nearer for call in self.callers(function)):
+                    yield binding
 
     def _reads(self, binding: Binding, name: str) -> bool:
         """Return whether an attribute is made from what it was (`self.data = kept(self.data)`)."""
@@ -422,16 +416,6 @@ class Functions:
 
     def _is_partial(self, call: cst.Call) -> bool:
         return self.names.name(call.func) == "functools.partial"
-
-    def named_like(self, method: cst.FunctionDef) -> Iterator[cst.Call]:
-        """Yield the calls of methods of objects of an unknown class that have a method's name."""
-        if self.scopes.class_of(method) is None or method.name.value in _GENERAL:
-            return
-        for mention in self.attributes(method.name.value):
-            call = self.tree.parent(mention)
-            if isinstance(call, cst.Call) and call.func is mention and self.callee(call) is None:
-                if self.names.name(mention) is None:
-                    yield call
 
     @cached_property
     def _called_values(self) -> AnswerIndex[cst.CSTNode, cst.ClassDef | None]:

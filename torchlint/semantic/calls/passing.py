@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import libcst as cst
 
@@ -10,6 +11,15 @@ from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes
 from torchlint.semantic.syntax.tree import Tree
+
+_DATACLASSES: Final = frozenset(
+    (
+        "dataclasses.dataclass attr.s attr.attrs attr.dataclass attr.define attr.frozen "
+        "attr.mutable attrs.define attrs.frozen attrs.mutable"
+    ).split()
+)
+_FIELDS: Final = frozenset("dataclasses.field attr.ib attr.attrib attr.field attrs.field".split())
+_DEFAULTS: Final = frozenset("default default_factory factory".split())
 
 
 class Passing:
@@ -107,6 +117,16 @@ class Passing:
     def _is_partial(self, call: cst.Call) -> bool:
         return self.names.name(call.func) == "functools.partial"
 
+    def taken(
+        self, call: cst.Call, function: cst.FunctionDef, value: cst.BaseExpression
+    ) -> Binding | None:
+        """Return the binding of the parameter for which a call passes an expression."""
+        for each in (*function.params.params, *function.params.kwonly_params):
+            if self.passed(call, function, each.name.value) is value:
+                bindings = self.scopes.scope_at(function).bindings.get(each.name.value, ())
+                return next((one for one in bindings if one.node is each), None)
+        return None
+
     def _bound_first(self, call: cst.Call, function: cst.FunctionDef) -> int:
         """Return how many leading parameters a call binds implicitly (`self`)."""
         owner = self.scopes.scope(function).node
@@ -122,24 +142,58 @@ class Passing:
             return 0 if isinstance(named, cst.ClassDef) else 1
         return 1
 
+    # -- the first parameters of methods -----------------------------------------------
+
+    def owner_of_self(self, parameter: cst.Param) -> cst.ClassDef | None:
+        """Return the class of a `self` parameter, None for any other parameter."""
+        parameters = self.tree.parent(parameter)
+        function = self.tree.parent(parameters) if parameters is not None else None
+        if type(function) is not cst.FunctionDef or type(parameters) is not cst.Parameters:
+            return None
+        first = (*parameters.posonly_params, *parameters.params)[:1]
+        if not first or first[0] is not parameter:
+            return None
+        if any(
+            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
+        ):
+            return None
+        owner = self.scopes.scope(function).node
+        return owner if type(owner) is cst.ClassDef else None
+
+    def class_given(self, binding: Binding) -> cst.ClassDef | None:
+        """Return the class that the first parameter of a class method stands for."""
+        method = self.scopes.function(binding.node) if type(binding.node) is cst.Param else None
+        marks = (each.decorator for each in method.decorators) if method is not None else ()
+        given = any(self.names.name(mark) == "builtins.classmethod" for mark in marks)
+        return self.owner_of_self(cst.ensure_type(binding.node, cst.Param)) if given else None
+
     # -- fields of dataclasses ----------------------------------------------------
 
     def of_field(self, field: Binding, owner: cst.ClassDef) -> tuple[Binding, ...]:
         """Return what calls in view assign to a field that a class declares, or the field itself.
 
-        Only a dataclass has fields that calls assign.
+        Only a dataclass has fields that calls assign. The default of one counts, too.
         """
         found = self._fields.get(field)
         if found is None:
             given = self._given_to_field(field, owner) if self._is_dataclass(owner) else ()
             made = tuple(field._replace(how=How.ASSIGN, value=each) for each in given)
-            found = self._fields[field] = made or (field,)
+            default = () if field.value is None or self._is_empty(field.value) else (field,)
+            found = self._fields[field] = (*made, *default) or (field,)
         return found
+
+    def _is_empty(self, value: cst.BaseExpression) -> bool:
+        """Return whether a field has no default: `attr.ib()`."""
+        return (
+            isinstance(value, cst.Call)
+            and self.names.name(value.func) in _FIELDS
+            and not any(arg.keyword and arg.keyword.value in _DEFAULTS for arg in value.args)
+        )
 
     def _is_dataclass(self, owner: cst.ClassDef) -> bool:
         marks = (each.decorator for each in owner.decorators)
         named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
-        return any(self.names.name(each) == "dataclasses.dataclass" for each in named)
+        return any(self.names.name(each) in _DATACLASSES for each in named)
 
     def _given_to_field(self, field: Binding, owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
         """Yield what the calls that make a dataclass without bases pass for a field."""

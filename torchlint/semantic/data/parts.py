@@ -139,7 +139,9 @@ class Parts(Analysis):
     ) -> list[Part] | None:
         """Return the piece that each element drawn from a loader or a container is."""
         if self.kinds.kind(source) is Kind.LOADER:
-            return self._handed_out(source, steps, place)
+            found = self._handed_out(source, steps, place)
+            if found is not None:
+                return found
         owner = self.functions.instance_of(source)
         drawing = self.functions.method(owner, "__next__") if owner is not None else None
         if drawing is not None:
@@ -251,6 +253,8 @@ class Parts(Analysis):
         name = self.names.name(node.func)
         if name == "builtins.next":
             return self._of_next(node, steps, depth)
+        if name == "builtins.iter" and node.args and steps[:1] == (None,):
+            return self._drawn(node.args[0].value, steps[1:], node, depth)
         if name in ("builtins.tuple", "builtins.list") and node.args and steps:
             return self._follow(node.args[0].value, (None, *steps[1:]), depth)
         if name == "torch.autograd.Variable" and node.args:

@@ -41,9 +41,7 @@ class Links:
             self._homes[text.module] = self._by_path[text.linked.path] = home
         self._targets: dict[Symbol, tuple[Binding, ...]] = {}
         self.words = frozenset(
-            qualified.rpartition(".")[2]
-            for home in self._homes.values()
-            for qualified in home.names
+            name.rpartition(".")[2] for home in self._homes.values() for name in home.names
         )
         """The last words of the names that imports of the project give to things."""
         scopes.add_stars(list(self._star_imports()))

@@ -250,11 +250,18 @@ class Moves:
         )
 
     def _words(self, node: cst.BaseExpression, depth: int = ASSIGNED) -> set[str]:
-        """Return the names of the devices that an expression can be, `?` for an unknown one."""
-        found: set[str] = set()
-        for value in self.origins.of(node).values:
-            found |= self._word(value, depth)
-        return found
+        """Return the names of the devices that an expression can be, `?` for an unknown one.
+
+        There are none if nothing is known of any.
+        """
+        origin = self.origins.of(node)
+        found = [self._word(value, depth) for value in origin.values]
+        known = set[str]().union(*found)
+        unknown = not origin.complete or any(
+            not words and self.kinds.kind(value) is not Kind.NOTHING
+            for value, words in zip(origin.values, found, strict=True)
+        )
+        return known | {"?"} if known and unknown else known
 
     def _word(self, value: cst.BaseExpression, depth: int) -> set[str]:
         if isinstance(value, cst.SimpleString):

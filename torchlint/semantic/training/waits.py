@@ -249,7 +249,7 @@ class Waits(Analysis):
                 if merged:
                     return self._destination_of_names(merged, region, trail)
                 if not self.computations.pass_on(outer, child):
-                    return None
+                    return self._handed_in(outer, child, region, trail)
             elif isinstance(outer, cst.BaseSmallStatement):
                 return self._destination_in_statement(outer, child, region, position, trail)
             elif isinstance(outer, cst.For):
@@ -284,6 +284,27 @@ class Waits(Analysis):
                 position = _WHOLE
             child = outer
         return None
+
+    def _handed_in(
+        self, call: cst.Call, child: cst.CSTNode, region: Region, trail: frozenset[int]
+    ) -> _Destination | None:
+        """Return where a value goes that a call hands to a function in view, and what it gives."""
+        callee = self.functions.callee(call)
+        if callee is None or not isinstance(child, cst.Arg) or not self._returns_as_written(callee):
+            return None
+        taken = self.functions.taken(call, callee, child.value)
+        found = _NOTHING
+        for use in self.scopes.uses(taken, callee.body) if taken is not None else ():
+            inside = self._destination_of_use(use, callee, trail)
+            if inside is None:
+                return None
+            found = _joined(found, inside)
+        if found.returned:
+            outside = self._destination(call, region, _WHOLE, trail)
+            if outside is None:
+                return None
+            return _joined(found._replace(returned=frozenset()), outside)
+        return found if found.ends else None
 
     def _only_draws(self, node: cst.BaseComp, made: cst.BaseExpression) -> bool:
         """Return whether a comprehension only computes from what it draws."""
