@@ -50,6 +50,16 @@ def test_callers_come_from_programs_only(tmp_path: Path) -> None:
     assert linked(found["tests/test_lib.py"]) == {"lib.py": [1]}
 
 
+def test_nothing_is_linked_to_unit_tests(tmp_path: Path) -> None:
+    use = "from lib import step\n\ndef %s():\n    step(1)\n\n"
+    found = views(
+        tmp_path,
+        {"lib.py": STEP, "tests/test_lib.py": use % "test_step", "test_net.py": use % "main"},
+    )
+    assert linked(found["tests/test_lib.py"]) == {}
+    assert linked(found["test_net.py"]) == {"lib.py": [1]}
+
+
 def test_a_caller_brings_the_star_import_through_which_it_calls(tmp_path: Path) -> None:
     use = "import os\nfrom lib import *\n\ndef main():\n    step(1)\n\n"
     found = views(tmp_path, {"lib.py": STEP, "train.py": use + GUARD})

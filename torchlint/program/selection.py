@@ -34,6 +34,9 @@ _STEPS_UP: Final = 2
 _STEPS_DOWN: Final = 3
 """How many steps down to what is called, in the last one only to classes: parts of blocks."""
 
+_UNIT_TESTS: Final = ("test_", "Test")
+_RUNNERS: Final = ("pytest", "unittest")
+
 _CODE: Final = (Kind.CODE, Kind.GUARD)
 _CALLABLE: Final = (Kind.FUNCTION, Kind.CLASS)
 
@@ -52,10 +55,20 @@ def select(graph: Graph, path: str, lines: Lines) -> View:
     if own is None:
         return ALONE
     selection = _Selection(graph, path, own)
-    selection.add_callers()
-    selection.add_settings()
-    selection.add_callees()
+    if not _holds_tests(path, own):
+        selection.add_callers()
+        selection.add_settings()
+        selection.add_callees()
     return _View(selection, lines).build() if selection.trains else ALONE
+
+
+def _holds_tests(path: str, own: Outline) -> bool:
+    """Return whether a file holds unit tests, which say nothing about how the rest is used."""
+    names = (name for each in own.definitions for name in each.binds)
+    return is_test(path) and (
+        any(name.startswith(_UNIT_TESTS) for name in names)
+        or any(each.module in _RUNNERS for each in own.imports)
+    )
 
 
 class _Selection:

@@ -154,7 +154,7 @@ class ModuleFacts(Networks):
         self.stuck_modes = StuckModes(values, loops, self.modes)
         self.reach = Reach(values, loops)
         self.making = Making(functions, self, self.reach)
-        self.saved_weights = SavedWeights(functions, self, self.reach, self.making)
+        self.saved_weights = SavedWeights(self.making)
         self.lineage = Lineage(values, loops)
         self.widths = Widths(values)
         self.sizes = Sizes(values, self.widths, self)

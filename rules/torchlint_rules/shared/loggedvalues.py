@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import (
+    ASSIGNED,
     TENSORS,
     Binding,
     Frequency,
@@ -25,7 +26,6 @@ _LOOKS: Final = frozenset({
     "builtins.callable", "builtins.dir",
 })  # fmt: skip
 """Functions that look at an object, not at its value."""
-_DEPTH: Final = 6
 _HELPERS: Final = 2
 """How far a dictionary is followed into the functions that get it."""
 
@@ -41,7 +41,7 @@ def shown(script: Script, call: cst.Call, loop: Loop) -> Shown | None:
     """Return the first value in the arguments of a call that forces a sync."""
     for arg in call.args:
         if arg.keyword is None or arg.keyword.value not in ("file", "step", "global_step"):
-            found = _waited_for(script, arg.value, loop, _DEPTH)
+            found = _waited_for(script, arg.value, loop, ASSIGNED)
             if found is not None:
                 return found
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import libcst as cst
 
@@ -15,19 +15,17 @@ from torchlint.semantic.calls.hyperparameters import kept_parameters
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
 from torchlint.semantic.calls.overriding import Overriding
 from torchlint.semantic.calls.passing import Passing
-from torchlint.semantic.scope.limits import CALLED
+from torchlint.semantic.scope.limits import CALLED, REACHED
 from torchlint.semantic.scope.memo import AnswerIndex, Memo
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.syntax.section import Section
-from torchlint.semantic.syntax.tree import Tree
+from torchlint.semantic.syntax.tree import NodeT, Tree
 from torchlint.semantic.view import Symbol
 
-NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 Definition = cst.FunctionDef | cst.ClassDef
 
-_FAR: Final = 8
 _DEFINING: Final = (How.FUNCTION, How.CLASS, How.ASSIGN)
 
 
@@ -496,7 +494,7 @@ class Functions:
                 outermost.append(body)
             edge += [each for each in dict.fromkeys(around) if each not in seen]
             seen.update(around)
-        bodies = [body for outer in outermost for body in self.reached(outer, _FAR)]
+        bodies = [body for outer in outermost for body in self.reached(outer, REACHED)]
         return tuple(dict.fromkeys([*seen, *bodies]))
 
     def _callees(self, node: cst.CSTNode, seen: set[cst.CSTNode]) -> Iterator[cst.FunctionDef]:

@@ -24,6 +24,8 @@ from torchlint.semantic.values.signatures import place
 from torchlint.semantic.values.values import State, Value
 
 _LOADER: Final = "torch.utils.data.DataLoader"
+_PINNING: Final = ("ignite.distributed.auto_dataloader", "ignite.distributed.auto.auto_dataloader")
+"""Functions that hand their arguments to DataLoader, and pin memory unless told otherwise."""
 _KNOWN: Final = ("builtins.", "tqdm.", "torch.", "itertools.", "copy.", "logging.", "rich.")
 _KEEPING: Final = frozenset("prepare append insert update setdefault info debug print".split())
 """Functions that receive a loader and do not iterate over it."""
@@ -89,11 +91,16 @@ class Loader(CallSite):
         return self.argument("batch_size")
 
     @property
+    def pins_by_default(self) -> bool:
+        """Whether the loader pins memory unless told otherwise."""
+        return self.name in _PINNING
+
+    @property
     def may_pin(self) -> bool:
         """Whether the loader pins memory, by a literal or by a decision elsewhere."""
         pins = self.argument("pin_memory")
         if pins.state in (State.ABSENT, State.UNKNOWN):
-            return False
+            return pins.state is State.ABSENT and self.pins_by_default
         return not (pins.equals(False) or pins.equals(None))
 
     # -- uses ----------------------------------------------------
@@ -222,7 +229,7 @@ class Loaders(ValueAnalysis):
         return {
             id(call): Loader(self, call)
             for call in self.tree.all(cst.Call)
-            if self.names.name(call.func) == _LOADER or self._is_of_subclass(call)
+            if self.names.name(call.func) in (_LOADER, *_PINNING) or self._is_of_subclass(call)
         }
 
     @cached_property

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.scope.limits import REACHED
 from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.tree import NodeT
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
-NodeT = TypeVar("NodeT", bound=cst.CSTNode)
-
-_DEEP: Final = 6
-"""How many functions deep a program trains at most."""
 _POOL: Final = frozenset("map starmap imap imap_unordered apply apply_async map_async".split())
 
 
@@ -73,7 +71,7 @@ class Guard(ValueAnalysis):
 
     def _runs(self, guard: cst.If, node: cst.CSTNode) -> bool:
         inside = self.tree.inside(node, guard)
-        return inside or self.scopes.home(node) in self.functions.reached(guard, _DEEP)
+        return inside or self.scopes.home(node) in self.functions.reached(guard, REACHED)
 
     def first(self, nodes: Iterable[NodeT]) -> NodeT | None:
         """Return the first node of a program, the same one for each of its files.

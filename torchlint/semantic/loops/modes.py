@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.calls.instances import PREPARING
+from torchlint.semantic.calls.instances import PREPARING, SAME
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo, memoized
@@ -63,7 +63,6 @@ _LOADS: Final = re.compile(
 _WRAPPERS: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
 })  # fmt: skip
-_SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
 _SWITCHES: Final = ("eval", "train")
 _REMEMBERED: Final = 20_000
 
@@ -125,7 +124,7 @@ class Modes(ValueAnalysis):
         name = self.names.name(call.func)
         if name in _WRAPPERS and call.args:
             return self.depends_on_mode(call.args[0].value)
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _SAME:
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in SAME:
             return self.depends_on_mode(call.func.value)
         made = self.functions.definition(call.func)
         if isinstance(made, (cst.FunctionDef, cst.ClassDef)):
@@ -353,7 +352,7 @@ class Modes(ValueAnalysis):
     def _is_new(self, value: cst.BaseExpression | None) -> bool:
         if not isinstance(value, cst.Call) or self.names.name(value.func) in _WRAPPERS:
             return False
-        return method_of(value) not in _SAME
+        return method_of(value) not in SAME
 
     def is_switched_to_eval(self, network: cst.BaseExpression) -> bool:
         """Return whether any code of the file may put this network into evaluation mode."""

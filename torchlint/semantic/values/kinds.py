@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.memo import Memo, memoized
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import last_word, method_of, replaces_itself
 from torchlint.semantic.values.iteration import COUNTER, Iteration
@@ -100,7 +100,6 @@ class Kinds(Analysis):
         super().__init__(functions)
         self.iteration, self.origins, self.losses = iteration, origins, losses
         self.inputs = TorchInputs(functions)
-        self._elements: dict[tuple[int, ...], Memo[cst.BaseExpression, Kind]] = {}
 
     # -- expressions ----------------------------------------------------------
 
@@ -493,13 +492,11 @@ class Kinds(Analysis):
 
     def _element(self, value: cst.BaseExpression, path: tuple[int, ...]) -> Kind:
         """Return the kind of an element of a value."""
-        memo = self._elements.get(path)
-        if memo is None:
-            find = partial(self._kind_of_element, path)
-            memo = self._elements[path] = Memo(_NOTHING, self.names.trail, find)
-        return memo.answer(value)
+        return self._kind_of_element((value, path))
 
-    def _kind_of_element(self, path: tuple[int, ...], value: cst.BaseExpression) -> Kind:
+    @memoized(_NOTHING)
+    def _kind_of_element(self, element: tuple[cst.BaseExpression, tuple[int, ...]]) -> Kind:
+        value, path = element
         if isinstance(value, (cst.Tuple, cst.List)) and path and path[0] < len(value.elements):
             inner = value.elements[path[0]].value
             return self._element(inner, path[1:]) if path[1:] else self.kind(inner)
