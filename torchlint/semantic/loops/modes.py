@@ -288,10 +288,33 @@ class Modes(ValueAnalysis):
         if "." in (one, other) or one.startswith(other) or other.startswith(one):
             return True
         if self.scopes.home(first) is not self.scopes.home(second):
-            return True
+            return not self._are_kept_apart(first, second)
         if not all(self._is_own(network) for network in (first, second)):
             return True
         return self._is_handed(first, second) or self._is_handed(second, first)
+
+    def _are_kept_apart(self, one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+        """Return whether two attributes of one object hold networks that were made apart."""
+        paths = [dotted(each).removesuffix(".module") for each in (one, other)]
+        if not all(path.startswith("self.") and path.count(".") == 1 for path in paths):
+            return False
+        if not self._are_of_one_class(one, other) or self.same(one, other):
+            return False
+        return not any(
+            dotted(line.targets[0].target) == path and other_path in self._read_paths(line.value)
+            for path, other_path in (paths, reversed(paths))
+            for line in self.tree.all(cst.Assign)
+        )
+
+    def _are_of_one_class(self, one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+        """Return whether two places are in methods of one class, or of one that it derives from."""
+        first, second = self.scopes.class_of(one), self.scopes.class_of(other)
+        if first is None or second is None:
+            return False
+        return first in self.functions.lineage(second) or second in self.functions.lineage(first)
+
+    def _read_paths(self, value: cst.BaseExpression) -> set[str]:
+        return {dotted(each) for each in self.tree.within(value, cst.Attribute)}
 
     def _is_handed(self, given: cst.BaseExpression, other: cst.BaseExpression) -> bool:
         """Return whether callers may pass the function a network that it also knows from around."""

@@ -52,6 +52,8 @@ class Purpose(ValueAnalysis):
             return self.tree.source.is_notebook and not self.intent.trains
         outer = self._outermost(span)
         intent = self._intent(outer)
+        if intent.serves:
+            return False
         if not intent.trains and intent.applies and self._is_run(outer):
             return True
         return outer is not None and self._draws(outer)
