@@ -93,10 +93,11 @@ def test_a_program_begins_at_a_guard_at_code_at_a_script_or_in_a_notebook(tmp_pa
 
 def test_nothing_is_linked_where_nothing_trains(tmp_path: Path) -> None:
     files = {"a.py": "from b import f\nf(1)\n", "b.py": "def f(x): pass\n"}
-    assert list(views(tmp_path, files).values()) == [ALONE, ALONE]
+    found = views(tmp_path, files)
+    assert (linked(found["a.py"]), found["b.py"]) == ({}, ALONE)
     files["b.py"] += "def g(x): x.backward()\n"
     found = views(tmp_path, files)
-    assert found["a.py"] == ALONE
+    assert linked(found["a.py"]) == {}
     assert linked(found["b.py"]) == {"a.py": [1, 2]}
 
 

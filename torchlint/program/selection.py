@@ -8,6 +8,7 @@ from itertools import chain, pairwise
 from typing import Final
 
 from torchlint.program.graph import Graph, Links, Place
+from torchlint.program.idle import Idle
 from torchlint.program.outline import Definition, Kind, Outline
 from torchlint.program.roles import is_test
 from torchlint.semantic.view import ALONE, Excerpt, LinkedModule, Symbol, View
@@ -59,7 +60,14 @@ def select(graph: Graph, path: str, lines: Lines) -> View:
         selection.add_callers()
         selection.add_settings()
         selection.add_callees()
-    return _View(selection, lines).build() if selection.trains else ALONE
+    idle, is_beside_training = Idle(graph).names(path), graph.optimizes()
+    if selection.trains:
+        view = _View(selection, lines).build()
+    elif idle or (own.starts and is_beside_training):
+        view = View(path)
+    else:
+        return ALONE
+    return view._replace(idle=idle, is_beside_training=is_beside_training)
 
 
 def _holds_tests(path: str, own: Outline) -> bool:

@@ -32,7 +32,9 @@ class BlockingTransfer(Rule):
         for site in script.calls.of_methods("to", "cuda"):
             call = site.node
             move = script.program.moves.move(call)
-            if move is None or _is_decided(script, call) or script.loops.owner(call) in _MOVERS:
+            if move is None or script.loaders.batches.is_lost(call) or _is_decided(script, call):
+                continue
+            if script.loops.owner(call) in _MOVERS:
                 continue
             parts = script.loaders.parts.of(move.moved)
             if not parts or any(_is_rare(script, part, call) for part in parts):

@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.semantic.data.datasets import Datasets, Traits
 from torchlint.semantic.data.lightningloaders import LightningLoaders
 from torchlint.semantic.data.shortpasses import ShortPasses
+from torchlint.semantic.data.tokenbatches import TokenBatches
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.limits import CALLERS
@@ -20,6 +21,7 @@ from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.options import Options
 from torchlint.semantic.values.signatures import place
 from torchlint.semantic.values.values import State, Value
 
@@ -102,6 +104,11 @@ class Loader(CallSite):
         if pins.state in (State.ABSENT, State.UNKNOWN):
             return pins.state is State.ABSENT and self.pins_by_default
         return not (pins.equals(False) or pins.equals(None))
+
+    @property
+    def holds_tokens(self) -> bool:
+        """Whether the batches hold nothing but numbers of tokens, masks and labels."""
+        return self._loaders.tokens.are_loaded(self)
 
     # -- uses ----------------------------------------------------
 
@@ -213,7 +220,8 @@ class Loaders(ValueAnalysis):
         super().__init__(values)
         self.loops = loops
         self.datasets = datasets
-        self.short = ShortPasses(self.functions, loops)
+        self.short = ShortPasses(values, Options(values), loops)
+        self.tokens = TokenBatches(self.functions, self.origins)
         self.lightning = LightningLoaders(values)
 
     def __iter__(self) -> Iterator[Loader]:
