@@ -65,8 +65,9 @@ class CopiedNdarray(Rule):
 
 def _is_repeated(script: Script, node: cst.CSTNode) -> bool:
     """Return whether code runs for every item or step, also through functions of this file."""
+    frequency = script.loops.frequency(node)
     function = script.scopes.function(node)
-    if function is not None:
+    if function is not None and frequency is not Frequency.RARE:
         name = function.name.value
         if _dataset(script, node) is not None and name in ("__getitem__", "__getitems__"):
             return True
@@ -87,7 +88,7 @@ def _is_repeated(script: Script, node: cst.CSTNode) -> bool:
             script.answer(_is_repeated, call, False) for call in script.functions.callers(function)
         ):
             return True
-    return script.loops.frequency(node) is Frequency.EVERY_PASS
+    return frequency is Frequency.EVERY_PASS
 
 
 def _dataset(script: Script, node: cst.CSTNode) -> cst.ClassDef | None:
