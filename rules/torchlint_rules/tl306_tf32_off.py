@@ -130,6 +130,7 @@ def _names_products(script: Script) -> bool:
         return False
     own = {each.name.value for each in script.tree.all(cst.ClassDef)}
     words = {each.value for each in script.tree.all(cst.Name)} - own
+    words.update(each.attr.value for each in script.tree.all(cst.Attribute))
     words.update(
         each.value
         for each in script.tree.all(cst.SimpleString)
