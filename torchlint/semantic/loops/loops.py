@@ -19,7 +19,7 @@ from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import word_of
-from torchlint.semantic.values.gradient import Gradients
+from torchlint.semantic.values.gradient import Grad, Gradients
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.kinds import Kinds
@@ -82,6 +82,7 @@ class Loops(Analysis):
         super().__init__(functions)
         self.kinds = kinds
         self.iteration = iteration
+        self.gradients = gradients
         self.environments = Environments(functions)
         self.measuring = Measuring(functions)
         self.feeding = Feeding(functions, iteration, gradients, self._runs)
@@ -262,8 +263,18 @@ class Loops(Analysis):
         found = self._trains.get(key)
         if found is None:
             self._trains[key] = False
-            found = self._trains[key] = self._region_trains(node.body, node, direct, set(), CALLED)
+            found = self._region_trains(node.body, node, direct, set(), CALLED)
+            found = self._trains[key] = found and not self._only_evaluates(node)
         return found
+
+    def _only_evaluates(self, node: LoopNode) -> bool:
+        """Return whether a loop without gradients calls what trains elsewhere.
+
+        Such a function asks whether it trains.
+        """
+        return self.gradients.grad(node) is Grad.OFF and not any(
+            map(self.is_step, self.functions.own(node.body, cst.Call))
+        )
 
     def makes_step(self, guard: cst.If) -> bool:
         """Return whether the body of an `if` calls a function that makes one training step."""
