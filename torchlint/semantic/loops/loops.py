@@ -224,8 +224,9 @@ class Loops(Analysis):
     def _role(self, node: LoopNode, loader: cst.BaseExpression | None) -> Role:
         if self.trains(node, direct=True) and not self._finishes(node):
             return Role.TRAIN_BATCH
-        if loader is not None and self._any_steps and self._updates(node.body, node, set(), CALLED):
-            return Role.TRAIN_BATCH
+        if loader is not None and self._any_steps and not self._only_evaluates(node):
+            if self._updates(node.body, node, set(), CALLED):
+                return Role.TRAIN_BATCH
         if self.trains(node, direct=False):
             # The backward pass is in an inner loop, or in a function with a loop of its own.
             return Role.OTHER if _names_phases(node) else Role.EPOCH
