@@ -88,11 +88,17 @@ class _Cut:
             self.homes.update(dict.fromkeys(_bound(line), SETTINGS))
 
     def _settings(self) -> list[ast.stmt]:
-        """Return the executed statements up to the last one whose names a definition uses."""
+        """Return the executed statements up to the last one that makes what a definition uses.
+
+        A call alone on a line may go on making it: `parser.add_argument("--lr")`.
+        """
         needed = frozenset[str]().union(*(self.used[each] for each in self.definitions.values()))
+        bound = set[str]()
         last = 0
         for number, line in enumerate(self.executed, 1):
-            if needed.intersection(_bound(line)):
+            bound |= needed.intersection(_bound(line))
+            made = self.used[line] if isinstance(line, ast.Expr) else _bound(line)
+            if bound.intersection(made):
                 last = number
         return self.executed[:last]
 

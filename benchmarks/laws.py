@@ -9,8 +9,10 @@
 append: a definition that nothing calls and that uses nothing of the file changes no other finding
         and no fix. Donors are the definitions of other scripts, and those of `neighbours.py`.
         A script that looks definitions up by name is left out: it may call any of them.
+beside: a function that runs with a network and an optimizer of its own changes no other finding.
 cut:    a script cut into modules (`cutting.py`), checked as one program, has the same findings and
-        classes of fixes, with `main` in its own module and with `main` among the functions.
+        classes of fixes (none for a fix that edits two modules), with `main` in its own module and
+        with `main` among the functions.
 rename: locals and parameters with neutral names change no finding.
 order:  the order of functions changes no finding.
 wrap:   the main body in `def main()`, called under a guard, changes no finding but those that
@@ -23,10 +25,7 @@ breaches, unless `--quiet`. Exits with 1 if there is any.
 from __future__ import annotations
 
 import argparse
-import json
 import re
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,12 +35,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cutting import Module, cut, write
-from neighbours import HAND, beside, donor_of
+from neighbours import HAND, RUN, beside, donor_of
 from reshaping import Reshaped, renamed, reordered, wrapped
 
 from torchlint.config import Settings
-from torchlint.engine import check_source
+from torchlint.engine import Project, check_paths, check_source
 from torchlint.engine.programs import Programs
+from torchlint.finding import Finding
 from torchlint.registry import Selection, load_registry
 from torchlint.source import Source
 
@@ -98,13 +98,21 @@ def found(
     settings = Settings(unsafe_fixes=True)
     source = Source(name, text)
     linked = programs.link(source, settings) if programs is not None else None
+    made = check_source(source, _rules(), settings, linked=linked).findings
+    return _placed(made, source, whole=whole)
+
+
+def _placed(
+    made: Iterable[Finding], source: Source, row_of: Callable[[int], int] = int, *, whole: bool
+) -> Findings:
+    """Return the fixes of findings by their places; `row_of` maps rows of the source."""
     findings: Findings = {}
-    for each in check_source(source, _rules(), settings, linked=linked).findings:
+    for each in made:
         position = source.position(each.span.start)
         fix = ""
         if each.fix is not None:
             fix = repr(each.fix.edits) if whole else each.fix.safety.word
-        findings[Place(each.code, position.row, position.column)] = fix
+        findings[Place(each.code, row_of(position.row), position.column)] = fix
     return findings
 
 
@@ -129,7 +137,10 @@ def compared(law: str, script: str, change: str, before: Findings, after: Findin
 
 
 def append(
-    path: Path, donors: Sequence[tuple[str, str]], programs: Programs | None = None
+    path: Path,
+    donors: Sequence[tuple[str, str]],
+    programs: Programs | None = None,
+    law: str = "append",
 ) -> Iterator[Outcome]:
     """Append each donor to a script, which is judged with its program if `programs` are given."""
     text = _read(path)
@@ -143,39 +154,48 @@ def append(
             continue
         after = found(f"{text.rstrip()}\n\n\n{neighbour}", str(path), programs=programs)
         own = {place: fix for place, fix in after.items() if place.row <= rows}
-        yield compared("append", _short(path), name, before, own)
+        yield compared(law, _short(path), name, before, own)
 
 
 def cut_up(path: Path) -> Iterator[Outcome]:
     """Cut a script in two ways, and check the modules of each as one program."""
-    text = _read(path)
-    before = found(text, str(path), whole=False)
+    source = Source(str(path), _read(path))
+    made = check_source(source, _rules(), Settings(unsafe_fixes=True)).findings
     for moved in (False, True):
-        modules = cut(text, moved=moved)
+        modules = cut(source.text, moved=moved)
         if modules is not None:
             with tempfile.TemporaryDirectory() as folder:
                 after = _of_program(modules, Path(folder))
+            divided = [each for each in made if _is_across(each, source, modules)]
+            unfixed = [
+                place for place in _placed(divided, source, whole=False) if not after.get(place)
+            ]
+            before = _placed(made, source, whole=False) | dict.fromkeys(unfixed, "")
             change = "main among the functions" if moved else "main alone"
             yield compared("cut", _short(path), change, before, after)
 
 
 def _of_program(modules: Sequence[Module], folder: Path) -> Findings:
     """Return the findings of a folder at their places in the script."""
-    write(modules, folder)
+    files = write(modules, folder)
     (folder / "pyproject.toml").write_text("[project]\nname = 'cut'\n", encoding="utf-8")
-    command = (sys.executable, "-m", "torchlint", "check", "--isolated", "--no-cache")
-    options = ("--select", "ALL", "--ignore", ",".join(sorted(OWN)), "--output-format", "json")
-    done = subprocess.run(
-        [*command, *options, "."], capture_output=True, text=True, check=False, cwd=folder
-    )
+    chosen = {"select": ("ALL",), "ignore": tuple(OWN), "unsafe_fixes": True}
+    project = Project(load_registry(), chosen, isolated=True)
     by_name = {module.name: module for module in modules}
     findings: Findings = {}
-    for each in json.loads(done.stdout):
-        module = by_name[Path(each["filename"]).stem]
-        location, fix = each["location"], each["fix"]
-        place = Place(each["code"], module.row(location["row"]), location["column"])
-        findings[place] = fix["safety"] if fix is not None else ""
+    for result in check_paths(files, project, jobs=1):
+        module = by_name[Path(result.path).stem]
+        if result.source is not None:
+            findings |= _placed(result.findings, result.source, module.row, whole=False)
     return findings
+
+
+def _is_across(found: Finding, source: Source, modules: Sequence[Module]) -> bool:
+    """Return whether the fix of a finding edits another module than that of the finding."""
+    edits = found.fix.edits if found.fix is not None else ()
+    rows = (source.position(span.start).row for span in (found.span, *(e.span for e in edits)))
+    homes = ({each.name for each in modules if row in each.rows} for row in rows)
+    return len({name for names in homes for name in names}) > 1
 
 
 def _reshaped(law: str, change: Callable[[str], Reshaped | None], path: Path) -> Iterator[Outcome]:
@@ -196,6 +216,7 @@ def _reshaped(law: str, change: Callable[[str], Reshaped | None], path: Path) ->
 
 
 _LAWS: Final[dict[str, Callable[[Path], Iterator[Outcome]]]] = {
+    "beside": partial(append, donors=tuple(RUN.items()), law="beside"),
     "cut": cut_up,
     "rename": partial(_reshaped, "rename", renamed),
     "order": partial(_reshaped, "order", reordered),

@@ -6,7 +6,7 @@ import ast
 import builtins
 from typing import Final
 
-__all__ = ["HAND", "beside", "donor_of"]
+__all__ = ["HAND", "RUN", "beside", "donor_of"]
 
 _SUFFIX: Final = "_apart"
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -363,3 +363,26 @@ def played_apart(policy):
 """,
 }
 """Definitions that one or another rule may take for a veto, by name."""
+
+
+_APART: Final = "torch.nn.Linear(4, 4)"
+_OF_APART: Final = f"torch.optim.SGD({_APART}.parameters(), 0.1)"
+_CALLS: Final = {
+    "a scaler": f"scaled_apart({_APART}, {_OF_APART}, torch.ones(2, 4), torch.ones(2, 4))",
+    "a sparse embedding": "table_apart(16)",
+    "complex numbers": "spectrum_apart(torch.ones(4))",
+    "parallel threads": f"spread_apart({_APART})",
+    "an autocast": f"quick_apart({_APART}, torch.ones(2, 4))",
+    "a compile": f"compiled_apart({_APART})",
+    "a checkpoint": f'restored_apart({_APART}, {_OF_APART}, "apart.pt")',
+    "a model on the CPU": "run_apart(torch.ones(2, 4))",
+    "gradients by hand": f"norms_apart({_APART})",
+    "a closure": f"searched_apart({_APART}, torch.ones(2, 4), torch.ones(2, 4))",
+    "an export": f'exported_apart({_APART}, torch.ones(2, 4), "apart.pt")',
+    "images of many sizes": "detector_apart(torch.ones(2, 3, 8, 8))",
+    "a timed profile": f"profiled_apart({_APART}, torch.ones(2, 4))",
+}
+RUN: Final = {
+    name: f"import torch\n{HAND[name]}\nAPART = {call}\n" for name, call in _CALLS.items()
+}
+"""Definitions of `HAND` that run, with things of their own."""

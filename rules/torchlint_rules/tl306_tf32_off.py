@@ -18,6 +18,7 @@ from torchlint_rules.shared.cuda import (
     place,
     runs_tiny,
     setting,
+    surroundings,
     trains,
 )
 
@@ -43,14 +44,10 @@ class Tf32Off(Rule):
             return
         if any(each.program.vocabulary.has_lowered(_SET) for each in (script, script.running)):
             return
-        if (
-            script.values.precision.mentions_low_precision
-            or script.values.precision.is_wide
-            or in_environment(script)
-        ):
+        if in_environment(script) or not any(map(_multiplies, surroundings(script))):
             return
         steps = [each for each in script.loops.steps.all if script.loops.steps.updates(each)]
-        if _only_convolves(script) or (steps and all(_is_light(script, each) for each in steps)):
+        if steps and all(_is_light(script, each) for each in steps):
             return
         program = trains(script)
         node = place(script) if program or _trains_its_own(script) else None
@@ -68,6 +65,12 @@ class Tf32Off(Rule):
         yield Finding(self.code, script.span(node), message, fix)
 
 
+def _multiplies(script: Script) -> bool:
+    """Return whether networks multiply matrices in float32."""
+    precision = script.values.precision
+    return not (precision.mentions_low_precision or precision.is_wide or _only_convolves(script))
+
+
 def _is_light(script: Script, step: Step) -> bool:
     """Return whether a step spends little of its time in matmuls."""
     return runs_tiny(script, step) or script.modules.graphs.are_trained_in(step)
@@ -79,13 +82,17 @@ def _trains_its_own(script: Script) -> bool:
         return False
     if not any(script.loops.steps.updates(step) for step in script.loops.steps.all):
         return False
-    linear = any(name.endswith(".Linear") for name in script.calls.called)
-    if not linear and not script.program.vocabulary.has(_PRODUCTS):
+    if not any(map(_has_products, surroundings(script))):
         return False
     return any(
         makers(script, move.moved) and not script.program.purpose.is_test(move.call)
         for move in moved_networks(script)
     )
+
+
+def _has_products(script: Script) -> bool:
+    linear = any(name.endswith(".Linear") for name in script.calls.called)
+    return linear or script.program.vocabulary.has(_PRODUCTS)
 
 
 def _only_convolves(script: Script) -> bool:

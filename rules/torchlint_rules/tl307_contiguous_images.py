@@ -9,7 +9,14 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, How, Rule, Script, State, method_of
-from torchlint_rules.shared.cuda import in_environment, makers, may_be_cuda, regions, trains
+from torchlint_rules.shared.cuda import (
+    in_environment,
+    makers,
+    may_be_cuda,
+    regions,
+    surroundings,
+    trains,
+)
 
 _COMMENT: Final = re.compile(r"#[^\r\n]*")
 _LAYOUT: Final = re.compile(
@@ -39,13 +46,11 @@ class ContiguousImages(Rule):
         """Flag every move of a convolutional network that works in any memory format."""
         if not may_be_cuda(script) or in_environment(script):
             return
-        if script.program.vocabulary.has(_LAYOUT) or _is_strided(
-            _COMMENT.sub("", script.tree.own_text)
-        ):
-            return
         if not trains(script):
             return
         for network in _networks(script):
+            if any(map(_chooses_format, surroundings(script, network.moved))):
+                continue
             images = _moves_of_images(script, network)
             first = min((network.move, *images), key=script.tree.order)
             written = script.edits.importing("torch", at=first)
@@ -75,6 +80,12 @@ class _Network(NamedTuple):
     move: cst.Call
     moved: cst.BaseExpression
     made: tuple[cst.Call, ...]
+
+
+def _chooses_format(script: Script) -> bool:
+    """Return whether code chooses a memory format, or depends on that of an image."""
+    said = script.program.vocabulary.has(_LAYOUT)
+    return said or _is_strided(_COMMENT.sub("", script.tree.own_text))
 
 
 def _is_strided(code: str) -> bool:

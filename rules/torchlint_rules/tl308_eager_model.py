@@ -16,6 +16,7 @@ from torchlint_rules.shared.cuda import (
     moved_networks,
     place,
     regions,
+    surroundings,
     trains,
 )
 
@@ -60,9 +61,6 @@ class EagerModel(Rule):
         """Flag every network of a training program that could be compiled and is not."""
         if not may_be_cuda(script) or in_environment(script) or not trains(script):
             return
-        said = script.program.vocabulary
-        if said.has(_COMPILED) or said.has(_UNFIT) or said.has_lowered(_VARYING):
-            return
         moves = list(moved_networks(script))
         known: set[str] = set()
         for move in moves:
@@ -71,6 +69,7 @@ class EagerModel(Rule):
                 (name and name in known)
                 or not _is_trained(script, move, name)
                 or _is_small(script, move)
+                or any(map(_is_unfit, surroundings(script, move.moved)))
             ):
                 continue
             known.add(name)
@@ -80,9 +79,16 @@ class EagerModel(Rule):
                 fix = Fix.unsafe("Compile the network", edits, because=_BECAUSE)
             yield Finding(self.code, script.span(move.call), _message(script, name, move), fix)
         name = _run(script) if not moves else ""
-        node = place(script) if name else None
+        unfit = not name or any(map(_is_unfit, surroundings(script)))
+        node = None if unfit else place(script)
         if node is not None:
             yield Finding(self.code, script.span(node), _message(script, name))
+
+
+def _is_unfit(script: Script) -> bool:
+    """Return whether code is compiled, cannot be, or would be compiled again and again."""
+    said = script.program.vocabulary
+    return said.has(_COMPILED) or said.has(_UNFIT) or said.has_lowered(_VARYING)
 
 
 def _message(script: Script, name: str, move: Move | None = None) -> str:

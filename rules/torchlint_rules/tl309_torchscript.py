@@ -9,7 +9,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Note, Rule, Script, method_of
+from torchlint.api import CallSite, Finding, Kind, Note, Rule, Script, method_of
 
 _SCRIPT: Final = ("torch.jit.script", "torch.jit._script.script")
 _TRACE: Final = ("torch.jit.trace", "torch.jit._trace.trace")
@@ -17,13 +17,20 @@ _MODULES: Final = frozenset({
     "torch.jit.ScriptModule", "torch.jit._script.ScriptModule", "torch.ScriptModule",
 })  # fmt: skip
 _EXPORT: Final = re.compile(
-    r"jit\.(?:save|freeze|ignore|unused|export|interface|optimize_for_inference|is_scripting)\b|"
-    r"optimize_for_mobile|_save_for_lite_interpreter|torch_tensorrt|coremltools|onnx|"
-    r"torch\.jit import [^\r\n]*\b(?:save|freeze|ignore|unused|export)\b"
+    r"torch\.jit\.(?:\w+\.)*(?:save|freeze|optimize_for_inference)|torch\.onnx\.\w+|"
+    r"(?:\w+\.)*optimize_for_mobile|(?:torch_tensorrt|coremltools|onnx\w*)\..*"
 )
+"""The functions that take a network out of the program."""
+_SAVES: Final = ("save", "_save_for_lite_interpreter")
+_MARKS: Final = re.compile(
+    r"torch\.jit\.(?:\w+\.)*(?:ignore|unused|export|interface|is_scripting)|"
+    r"torch\._jit_internal\.(?:ignore|unused|export)"
+)
+"""What code says that runs in and out of TorchScript."""
 _ELSEWHERE: Final = frozenset(
     "export convert deploy trace infer inference predict test benchmark serve graph save".split()
 )
+Code = frozenset[cst.CSTNode | None]
 _WAYS: Final = frozenset("jit torchscript script scripted".split())
 _FATE: Final = "TorchScript, which is deprecated and not supported on Python 3.14"
 
@@ -31,8 +38,6 @@ _FATE: Final = "TorchScript, which is deprecated and not supported on Python 3.1
 class Torchscript(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the TorchScript that training runs."""
-        if _EXPORT.search(script.tree.own_text) or _compiles(script):
-            return
         yield from _joined(self._decorated(script))
         trains = bool(script.loops.steps.all) or any(
             True for _ in script.calls.of_methods("parameters")
@@ -45,13 +50,14 @@ class Torchscript(Rule):
         for mark in script.tree.all(cst.Decorator):
             function = script.tree.parent(mark)
             if isinstance(function, cst.FunctionDef) and script.name(mark.decorator) in _SCRIPT:
-                if not _is_test(script, mark) and script.modules.reach.is_trained(function.body):
+                trained = script.modules.reach.is_trained(function.body)
+                if trained and not (_is_test(script, mark) or _is_used_elsewhere(script, function)):
                     yield self._function(script, mark, function.name.value)
 
     def _derived(self, script: Script) -> Iterator[Finding]:
         for owner in script.tree.all(cst.ClassDef):
             for base in owner.bases:
-                if script.name(base.value) in _MODULES:
+                if script.name(base.value) in _MODULES and not _is_used_elsewhere(script, owner):
                     message = (
                         f"`{owner.name.value}` is {_FATE}: derive from `nn.Module`, "
                         f"and {self._advice(script, 'the network')}"
@@ -64,9 +70,13 @@ class Torchscript(Rule):
             return
         what = script.functions.definition(given.value)
         if isinstance(what, cst.FunctionDef):
-            if script.modules.reach.has_training:
+            if script.modules.reach.has_training and not _is_used_elsewhere(script, what):
                 yield self._function(script, site.node, what.name.value)
-        elif what is None and _is_trained(script, site.node, given.value):
+        elif (
+            what is None
+            and _is_trained(script, site.node, given.value)
+            and not _is_used_elsewhere(script, given.value)
+        ):
             named = script.code(given.value)
             whole = f"`{named}` runs as {_FATE}: {self._advice(script, named)}"
             yield Finding(self.code, script.span(site.node), whole)
@@ -94,12 +104,69 @@ def _joined(found: Iterable[Finding]) -> Iterator[Finding]:
         yield replace(first, notes=notes)
 
 
-def _compiles(script: Script) -> bool:
-    """Return whether a script also uses torch.compile."""
-    return any(True for _ in script.calls.of("torch.compile")) or any(
-        script.name(mark.decorator.func if isinstance(mark.decorator, cst.Call) else mark.decorator)
-        == "torch.compile"
-        for mark in script.tree.all(cst.Decorator)
+def _is_used_elsewhere(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether a network, a class or a function may be exported, or compiled as well.
+
+    So it is if code says what TorchScript is not to see of it.
+    """
+    compiled = (each.subject for each in script.modules.compiled.all)
+    ours = _code(script, node)
+    if any(_may_hold(script, each, node, ours) for each in (*compiled, *script.once(_exported))):
+        return True
+    making, marked = script.modules.making, script.once(_marked)
+    return any(making.may_be_in(each, ours) or _holds(script, each, node) for each in marked)
+
+
+def _may_hold(script: Script, outer: cst.CSTNode, node: cst.CSTNode, code: Code) -> bool:
+    """Return whether what is exported or compiled may be a thing, or run it."""
+    if isinstance(outer, cst.BaseExpression) and isinstance(node, cst.BaseExpression):
+        return script.modules.may_touch(outer, node)
+    theirs = _code(script, outer)
+    return any(each is None or script.modules.making.may_be_in(each, theirs) for each in code)
+
+
+def _holds(script: Script, outer: cst.CSTNode, node: cst.CSTNode) -> bool:
+    return script.modules.making.may_be_in(node, frozenset({outer}))
+
+
+def _code(script: Script, node: cst.CSTNode) -> Code:
+    """Return the code that makes a network, or that is a function or a class."""
+    if not isinstance(node, cst.BaseExpression):
+        return frozenset({node})
+    made = script.functions.definition(node)
+    roots = () if made is not None else script.modules.roots(node)
+    return frozenset({made}) if made is not None else script.modules.making.code(roots)
+
+
+def _exported(script: Script) -> tuple[cst.BaseExpression, ...]:
+    """Return what is saved, or handed to functions that export it."""
+    sites = script.calls.of(*filter(_EXPORT.fullmatch, script.calls.called))
+    handed = (site.node.args[0].value for site in sites if site.node.args)
+    saving = (site.receiver for site in script.calls.of_methods(*_SAVES) if site.name is None)
+    saved = (each for each in saving if script.kind(each) is Kind.MODULE)
+    return tuple(_unscripted(script, each) for each in (*handed, *saved))
+
+
+def _unscripted(script: Script, node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return `net` of `torch.jit.trace(net, x)`."""
+    value = script.values.value_of(node).node or node
+    while isinstance(value, cst.Call) and script.name(value.func) in (*_SCRIPT, *_TRACE):
+        if not value.args:
+            break
+        node = value.args[0].value
+        value = script.values.value_of(node).node or node
+    return node
+
+
+def _marked(script: Script) -> tuple[cst.CSTNode, ...]:
+    """Return the definitions around what tells TorchScript from other runs."""
+    named = (*script.tree.all(cst.Attribute), *script.tree.all(cst.Name))
+    marks = (each for each in named if _MARKS.fullmatch(script.name(each) or ""))
+    return tuple(
+        outer
+        for mark in marks
+        for outer in script.tree.ancestors(mark)
+        if isinstance(outer, (cst.FunctionDef, cst.ClassDef))
     )
 
 

@@ -44,13 +44,11 @@ class BiasBeforeBatchNorm(Rule):
     def _of_layers(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         pairs = [pair for pair in script.modules.layers.pairs() if _cancels(pair)]
         biased = [pair for pair in pairs if _has_bias(script, pair.layer)]
-        if not biased or _reworked(script) or _norms_frozen(script):
-            return
         for pair in biased:
             layer = pair.layer
             if script.modules.saved_weights.may_enter(layer.call) or _is_tiny(script, layer):
                 continue
-            if not _bias_touched(script, layer):
+            if not (_is_reworked(script, layer) or _bias_touched(script, layer)):
                 yield maker(script, layer.call), self._finding(script, pair)
 
     def _finding(self, script: Script, pair: LayerPair) -> Finding:
@@ -97,22 +95,44 @@ def _is_tiny(script: Script, layer: Layer) -> bool:
     return isinstance(channels, int) and channels < _FEW
 
 
-def _reworked(script: Script) -> bool:
-    """Return whether layers are fused, quantized or pruned, by name or by content."""
+def _is_reworked(script: Script, layer: Layer) -> bool:
+    """Return whether the network of a layer is fused, quantized or pruned, or its norms frozen."""
     return any(
-        (script.name(call.func) or "").startswith(_REWORKED) for call in script.tree.all(cst.Call)
+        network is None or script.modules.making.may_make(layer.call, network)
+        for network in script.once(_reworked)
     )
 
 
-def _norms_frozen(script: Script) -> bool:
-    """Return whether batch norms are put into evaluation mode one by one."""
+def _reworked(script: Script) -> tuple[cst.BaseExpression | None, ...]:
+    """Return the networks that are fused, quantized, pruned or frozen; None for unknown ones."""
+    return (*_fused(script), *_frozen(script))
+
+
+def _fused(script: Script) -> Iterator[cst.BaseExpression | None]:
+    for call in script.tree.all(cst.Call):
+        if (script.name(call.func) or "").startswith(_REWORKED):
+            function = script.scopes.function(call)
+            if call.args:
+                yield call.args[0].value
+            else:
+                yield _self_of(script, function)
+
+
+def _frozen(script: Script) -> Iterator[cst.BaseExpression | None]:
+    """Yield the networks whose batch norms are put into evaluation mode one by one."""
     for site in script.calls.of_methods("eval"):
         if any("BatchNorm" in script.code(test) for test in script.tree.tests_around(site.node)):
-            return True
-    return any(
-        "freeze" in function.name.value and "bn" in function.name.value.lower()
-        for function in script.tree.all(cst.FunctionDef)
-    )
+            yield site.receiver
+    for function in script.tree.all(cst.FunctionDef):
+        if "freeze" in function.name.value and "bn" in function.name.value.lower():
+            yield _self_of(script, function)
+
+
+def _self_of(script: Script, function: cst.FunctionDef | None) -> cst.BaseExpression | None:
+    """Return the object whose method a function is, None for other functions."""
+    params = function.params.params if function is not None else ()
+    owned = bool(params) and script.functions.owner_of_self(params[0]) is not None
+    return params[0].name if owned else None
 
 
 def _bias_touched(script: Script, layer: Layer) -> bool:
@@ -132,5 +152,6 @@ def _bias_touched(script: Script, layer: Layer) -> bool:
         named = [test for test in tests if re.search(r"Conv|Linear|BatchNorm|Norm|LSTM|GRU", test)]
         if named and family not in named[0]:
             continue
-        return True
+        if script.whole.modules.making.may_make(layer.call, mention.value):
+            return True
     return False

@@ -13,12 +13,14 @@ from torchlint.api import (
     Finding,
     Frequency,
     How,
+    Kind,
     Note,
     Rate,
     Role,
     Rule,
     Script,
     method_of,
+    receiver_of,
     word_of,
 )
 from torchlint_rules.shared.loglines import log_lines
@@ -238,9 +240,18 @@ def _measured(script: Script, call: cst.Call) -> cst.Name | None:
         else:
             return None
     spoken = _words(script, at)
-    if spoken & _GRADIENTS or not spoken & _MEASURED:
+    if spoken & _GRADIENTS or not (spoken & _MEASURED or _is_loss(script, at)):
         return None
     return at
+
+
+def _is_loss(script: Script, name: cst.Name) -> bool:
+    """Return whether a value is a loss, or a copy of one."""
+    at: cst.BaseExpression | None = name
+    while at is not None and script.kind(at) is not Kind.LOSS:
+        made = script.values.value_of(at).node if isinstance(at, cst.Name) else at
+        at = receiver_of(made, *_COPYING)
+    return at is not None
 
 
 def _words(script: Script, name: cst.Name) -> set[str]:

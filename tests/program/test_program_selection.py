@@ -243,6 +243,13 @@ def test_the_code_of_a_start_is_not_lent_to_other_programs(tmp_path: Path) -> No
     assert linked(found["train.py"]) == {"evaluate.py": [1, 3]}
 
 
+def test_a_parser_comes_with_the_lines_that_fill_it(tmp_path: Path) -> None:
+    options = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--n')\nprint(1)\n"
+    use = "from options import p\n\ndef main():\n    n = p.parse_args().n\n    n.backward()\n"
+    found = views(tmp_path, {"options.py": options, "train.py": use + GUARD})
+    assert linked(found["train.py"]) == {"options.py": [1, 2, 3]}
+
+
 def test_what_a_program_sets_for_its_process_is_linked(tmp_path: Path) -> None:
     files = {
         "net.py": "import torch\nclass Net: pass\n",

@@ -189,6 +189,17 @@ class _Selection:
                     following = [each for each in following if self._is_class(each)]
                 ranked = sorted(following, key=self._order)
                 below += (each for each in ranked if self._is_for(last, each) and self._take(each))
+        self._add_further_calls()
+
+    def _add_further_calls(self) -> None:
+        """Take the lines that go on making what was taken: `parser.add_argument("--lr")`."""
+        for place, taken in sorted(self.taken.items()):
+            made = (Symbol(place.path, name) for name in taken.binds)
+            for each in chain.from_iterable(_users_at_home(self.graph, symbol) for symbol in made):
+                line = self.graph.definition(each)
+                if taken.kind is Kind.ASSIGNMENT and not line.binds and not line.trains:
+                    if line.kind is Kind.CODE and line.uses <= {*taken.binds}:
+                        self._take(each)
 
     def _is_class(self, place: Place) -> bool:
         return self.graph.definition(place).kind is Kind.CLASS

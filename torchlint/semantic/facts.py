@@ -49,6 +49,7 @@ from torchlint.semantic.training.graphs import Graphs
 from torchlint.semantic.training.invariance import Invariances
 from torchlint.semantic.training.layers import Layers
 from torchlint.semantic.training.lineage import Lineage
+from torchlint.semantic.training.making import Making
 from torchlint.semantic.training.moves import Moves
 from torchlint.semantic.training.networks import Networks
 from torchlint.semantic.training.optimizers import Optimizers
@@ -205,7 +206,8 @@ class ModuleFacts(Networks):
         self.modes = Modes(functions, kinds, values, loops, self.roots, self.same)
         self.stuck_modes = StuckModes(functions, loops, values.gradients, self.modes)
         self.reach = Reach(functions, kinds, origins, loops)
-        self.saved_weights = SavedWeights(functions, self, self.reach)
+        self.making = Making(functions, self, self.reach)
+        self.saved_weights = SavedWeights(functions, self, self.reach, self.making)
         self.lineage = Lineage(functions, kinds, loops, values.gradients)
         self.widths = Widths(functions, values.options, origins)
         self.sizes = Sizes(functions, values, self.widths, self)

@@ -8,6 +8,8 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import libcst as cst
+
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.edits.rewrite import Rewrite
 from torchlint.semantic.facts import (
@@ -106,6 +108,7 @@ class Script:
         )
         """The edits of fixes."""
         self._sections = Sections(tree, self.names)
+        self._surroundings: dict[cst.Call, Script] = {}
         self._found: dict[Callable[[Script], Any], Any] = {}
         self._memos: dict[Callable[[Script, Any], Any], Memo[Any, Any]] = {}
 
@@ -129,16 +132,21 @@ class Script:
     def around(self, step: Step) -> Script:
         """Return what has to do with a step: not the functions that train something else.
 
-        All of a file with many steps has to do with each, which bounds the time.
+        Nor those that only get things of their own. All of a file with many steps has to do with
+        each, which bounds the time.
         """
+        found = self._surroundings.get(step.backward)
+        if found is None:
+            asked = len(self.loops.steps.all) <= _MOST_STEPS
+            found = self._surroundings[step.backward] = self._around(step) if asked else self
+        return found
+
+    def _around(self, step: Step) -> Script:
         apart = [each.backward for each in self.loops.steps.all if each is not step]
-        asked = 0 < len(apart) < _MOST_STEPS
-        tree = self.whole._sections.around(step.backward, apart) if asked else None
-        return (
-            self
-            if tree is None
-            else Script(self.source, tree, self._target, self.whole, self.running)
-        )
+        tree = self.whole._sections.around(step.backward, apart)
+        if tree is None:
+            return self
+        return Script(self.source, tree, self._target, self.whole, self.running)
 
     def once(self, find: Callable[[Script], T]) -> T:
         """Return what a function computes for the whole file, computed only once."""

@@ -110,6 +110,21 @@ def _trains(script: Script) -> bool:
     )
 
 
+def surroundings(script: Script, network: cst.BaseExpression | None = None) -> list[Script]:
+    """Return what has to do with each step that updates parameters, or runs a network.
+
+    That is the whole script if there is no step.
+    """
+    steps = [step for step in script.loops.steps.all if script.loops.steps.updates(step)]
+    own = [step for step in steps if network is not None and _runs(script, step, network)]
+    return [script.around(step) for step in own or steps] or [script]
+
+
+def _runs(script: Script, step: Step, network: cst.BaseExpression) -> bool:
+    run = (script.loops.module_call(call) for call in step.forwards)
+    return any(each is not None and script.modules.same(each, network) for each in run)
+
+
 def runs_tiny(script: Script, step: Step) -> bool:
     """Return whether a step runs only networks that are too tiny for their precision to matter."""
     lineage = script.modules.lineage

@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.api import CallSite, Script, last_word, receiver_of
 
+_NAMES: Final = frozenset(("tokenizer", "tokeniser"))
 _METHODS: Final = frozenset("encode encode_plus encode_batch batch_encode_plus tokenize".split())
 
 
@@ -32,10 +33,19 @@ def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
         return None
     if _is_image(script, call.args[0].value):
         return None
-    words = script.names.words(last)
-    if not words or words[-1] not in ("tokenizer", "tokeniser") or last[:1].isupper():
+    if last[:1].isupper():
         return None
-    return node
+    named = script.names.words(last)[-1:]
+    return node if not _NAMES.isdisjoint(named) or _is_made(script, node) else None
+
+
+def _is_made(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a class or a function with the name of a tokenizer made a value."""
+    if not script.tree.mentions("okenizer", "okeniser"):
+        return False
+    made = [each for each in script.values.origins.of(node).values if isinstance(each, cst.Call)]
+    names = (part for call in made for part in script.code(call.func).split("."))
+    return any(not _NAMES.isdisjoint(script.names.words(name)) for name in names)
 
 
 def _is_image(script: Script, node: cst.BaseExpression) -> bool:

@@ -173,17 +173,29 @@ def _is_guarded(script: Script, line: cst.Assign, target: cst.BaseExpression) ->
         isinstance(each, (cst.Break, cst.Return, cst.Raise)) for each in script.tree.beside(line)
     ):
         return False
+    kept = _kept_beside(script, line)
     return any(
         _speaks(script, test)
-        or (
-            _speaks(script, target)
-            and any(
-                isinstance(each.operator, _ORDERED)
-                for each in script.tree.within(test, cst.ComparisonTarget)
+        or any(
+            isinstance(each.comparisons[0].operator, _ORDERED)
+            and (
+                _speaks(script, target)
+                or not kept.isdisjoint(
+                    map(script.code, (each.left, each.comparisons[0].comparator))
+                )
             )
+            for each in script.tree.within(test, cst.Comparison)
         )
         for test in script.tree.tests_around(line)
     )
+
+
+def _kept_beside(script: Script, line: cst.Assign) -> set[str]:
+    """Return the names to which the lines beside give another name's value: the best so far."""
+    lines = [each for each in script.tree.beside(line) if isinstance(each, cst.Assign)]
+    pairs = (pair for each in lines for pair in _pairs(each))
+    named = (cst.Name, cst.Attribute)
+    return {script.code(target) for target, value in pairs if isinstance(value, named)}
 
 
 def _training(script: Script, line: cst.Assign, owner: cst.BaseExpression) -> Loop | None:

@@ -65,23 +65,44 @@ class Sections:
         """Return what has to do with a node, None if nothing else is in the file.
 
         That is the code that leads to it, and all that this code names, but neither the definitions
-        around the nodes `apart`, unless they lead there as well, nor what is only handed to those.
+        around the nodes `apart`, unless they lead there as well, nor what is only handed to those,
+        nor functions that are only called with things of their own.
         """
         if self.tree.view.files:
             return None
         home = self._number(node)
         leading = self._closure([home], self._users, ())
+        running = {*leading, *self._executed}
+        functions = [[self.body[number]] for number in sorted(leading - {*self._executed})]
+        outside = Outside(self.scopes, [*functions, [self.body[each] for each in self._executed]])
         shut = {self._number(each) for each in apart} - leading
-        if not any(isinstance(self.body[number], _DEFINITIONS) for number in shut):
+        shut |= {each for each in self._called_from(running) if self._is_run_apart(outside, each)}
+        lines = self._definitions(shut)
+        if not lines:
             return None
-        outside = Outside(self.tree, [self.body[number] for number in shut])
+        named = frozenset(each.name.value for each in lines)
+        around = self.body[home]
+        left = [line for line in outside.lines(named) if not self.tree.inside(line, around)]
         kept = {home, *self.imports}
-        lines = list[cst.CSTNode]()
-        for number in sorted({*leading, *self._executed} - kept):
-            lines += outside.lines(self.body[number])
-        named = {*self._named.get(home, ()), *self._homes_in(lines)} - shut
-        kept |= self._closure(named - leading, self._named, shut) - {*leading, *self._executed}
-        return Section(self.tree, self._in_order([*(self.body[each] for each in kept), *lines]))
+        found = {*self._named.get(home, ()), *self._homes_in(left)} - shut
+        kept |= self._closure(found - leading, self._named, shut) - running
+        return Section(self.tree, self._in_order([*(self.body[each] for each in kept), *left]))
+
+    def _definitions(self, numbers: Iterable[int]) -> list[cst.FunctionDef | cst.ClassDef]:
+        lines = (self.body[number] for number in numbers)
+        return [line for line in lines if isinstance(line, _DEFINITIONS)]
+
+    def _called_from(self, running: set[int]) -> list[int]:
+        """Return the statements that are named by some others alone."""
+        return [
+            number
+            for number, users in self._users.items()
+            if number not in running and users - {number} and users <= {*running, number}
+        ]
+
+    def _is_run_apart(self, outside: Outside, number: int) -> bool:
+        line = self.body[number]
+        return isinstance(line, cst.FunctionDef) and outside.is_run_apart(line)
 
     def _homes_in(self, lines: Iterable[cst.CSTNode]) -> Iterator[int]:
         """Yield the top-level statements that some lines name."""

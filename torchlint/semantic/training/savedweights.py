@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
 
@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.training.making import Code, Making
 from torchlint.semantic.training.networks import Networks, Root
 from torchlint.semantic.training.reach import Reach
 from torchlint.semantic.values.kind import Kind, derived
@@ -18,25 +19,27 @@ _LOADS: Final = frozenset("load restore resume pretrained".split())
 _MAKES: Final = frozenset("from_pretrained load_from_checkpoint".split())
 _OTHERS: Final = frozenset({Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER})
 _OF_THIS_RUN: Final = ".state_dict("
-_LIBRARIES: Final = ("torch.", "torchvision.", "timm.", "transformers.", "segmentation_models")
 
 
 class SavedWeights(Analysis):
     """Finds which networks get weights that were saved before."""
 
-    def __init__(self, functions: Functions, networks: Networks, reach: Reach) -> None:
+    def __init__(
+        self, functions: Functions, networks: Networks, reach: Reach, making: Making
+    ) -> None:
         super().__init__(functions)
         self.networks = networks
         self.reach = reach
+        self.making = making
 
     def may_enter(self, node: cst.CSTNode) -> bool:
         """Return whether weights may be loaded into the network that the code at a node makes.
 
         They may where nothing in view makes it: the code that does may load its weights.
         """
-        around = [*self.tree.ancestors(node)]
-        if None in self._roots or any(outer in self._definitions for outer in around):
+        if self.making.may_be_in(node, self._loaded):
             return True
+        around = [*self.tree.ancestors(node)]
         defined = any(isinstance(outer, (cst.ClassDef, cst.FunctionDef)) for outer in around)
         return defined and not any(outer in self._made for outer in around)
 
@@ -55,14 +58,9 @@ class SavedWeights(Analysis):
         return owner is not None and derived(self.functions.bases(owner)) is Kind.MODULE
 
     @cached_property
-    def _definitions(self) -> frozenset[cst.CSTNode]:
-        """The calls, classes and functions that make the networks, and what they mention."""
-        return self.reach.closure(each for each in self._roots if each is not None)
-
-    @cached_property
-    def _roots(self) -> frozenset[cst.CSTNode | None]:
-        """The classes and calls that make a network with loaded weights; None if any may."""
-        return frozenset(self._made_by(self._receivers()))
+    def _loaded(self) -> Code:
+        """The code that makes the networks with loaded weights."""
+        return self.making.code(self._receivers())
 
     def _receivers(self) -> Iterator[Root]:
         for call in self.tree.all(cst.Call):
@@ -93,16 +91,3 @@ class SavedWeights(Analysis):
         for value in (*owner, *(arg.value for arg in call.args)):
             if self.networks.kinds.kind(value) is Kind.MODULE:
                 yield from self.networks.roots(value)
-
-    def _made_by(self, roots: Iterable[Root]) -> Iterator[cst.CSTNode | None]:
-        for root in roots:
-            made = self.functions.definition(root.func) if isinstance(root, cst.Call) else None
-            if isinstance(root, cst.ClassDef):
-                yield root
-            elif not isinstance(root, cst.CSTNode) or isinstance(root, cst.Param):
-                yield None
-            elif made is not None:
-                yield made
-            elif isinstance(root, cst.Call):
-                known = (self.names.name(root.func) or "").startswith(_LIBRARIES)
-                yield root if known else None
