@@ -16,7 +16,7 @@ from torchlint.semantic.loops.loops import Loop, Role
 from torchlint.semantic.loops.modes import Mode
 from torchlint.semantic.loops.ownership import Duty
 from torchlint.semantic.loops.stuckmodes import StuckMode
-from torchlint.semantic.scope.libraries import Factory
+from torchlint.semantic.scope.libraries import COLLATORS, Factory
 from torchlint.semantic.scope.limits import ASSIGNED, CALLERS
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import Script
@@ -48,13 +48,15 @@ from torchlint.semantic.values.arrays import Array
 from torchlint.semantic.values.attention import Attention, ScoreMask
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.gradient import Grad
-from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kind import TENSORS, Kind
 from torchlint.semantic.values.options import Option
 from torchlint.semantic.values.values import State, Value
 
 __all__ = [
     "ASSIGNED",
     "CALLERS",
+    "COLLATORS",
+    "TENSORS",
     "Accumulation",
     "Accumulator",
     "Act",

@@ -39,8 +39,7 @@ class DeviceWorkInDataset(Rule):
 
 def _moving(script: Script, code: ItemCode) -> cst.Call | None:
     """Return the first call that puts a tensor on a device while an item or a batch is loaded."""
-    for body in script.functions.reached(code.node):
-        for call in script.functions.own(body, cst.Call):
-            if script.loaders.datasets.work.moves_to_device(call):
-                return call
+    for call in script.functions.run_in(code.node):
+        if script.loaders.datasets.work.moves_to_device(call):
+            return call
     return None

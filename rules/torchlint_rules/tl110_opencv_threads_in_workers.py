@@ -62,10 +62,9 @@ def _work(script: Script, code: ItemCode) -> cst.Call | None:
     """Return the first call with which an item or a batch is processed by OpenCV."""
     if code.per is Per.STREAM and not code.owner:
         return None
-    for body in script.functions.reached(code.node):
-        for call in script.functions.own(body, cst.Call):
-            if script.name(call.func) in _WORKS:
-                return call
+    for call in script.functions.run_in(code.node):
+        if script.name(call.func) in _WORKS:
+            return call
     return None
 
 

@@ -81,7 +81,7 @@ def _loops(script: Script) -> Iterator[_Reader]:
         found = [
             script.loops.module_call(call)
             for loop in loader.training_loops
-            for call in script.program.own_calls(loop.node.body)
+            for call in script.functions.run_in(loop.node.body)
         ]
         networks = tuple(each for each in found if each is not None)
         if loader.dataset is not None and loader.training_loops:

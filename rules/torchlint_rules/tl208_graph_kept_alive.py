@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import (
+    TENSORS,
     Accumulation,
     Adding,
     Addition,
@@ -26,7 +27,6 @@ from torchlint.api import (
     receiver_of,
 )
 
-TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _REPORTING: Final = ("builtins.", "numpy.", "torch.", "wandb.", "logging.")
 BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
 _CONTAINERS: Final = (cst.Tuple, cst.List, cst.Dict)

@@ -8,13 +8,12 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, How, Kind, Rule, Script, State, method_of, receiver_of
+from torchlint.api import TENSORS, Finding, How, Rule, Script, State, method_of, receiver_of
 from torchlint_rules.shared.graphbreaks import without_breaks
 from torchlint_rules.shared.masks import is_mask
 from torchlint_rules.shared.passwaits import Holder, tested_tensors
 from torchlint_rules.shared.stepguards import step_guards
 
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _SIZED: Final = {
     "nonzero": "torch.where(condition, a, b) needs no indices",
     "argwhere": "torch.where(condition, a, b) needs no indices",
@@ -54,7 +53,7 @@ class DataDependentSync(Rule):
 
 def _on_device(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an expression is a tensor that may be on the device."""
-    return script.kind(node) in _TENSORS and not script.values.placement.on_host(node)
+    return script.kind(node) in TENSORS and not script.values.placement.on_host(node)
 
 
 def _counts_on_device(script: Script, node: cst.BaseExpression) -> bool:
@@ -100,7 +99,7 @@ def _selections(script: Script) -> Iterator[tuple[cst.Subscript, str]]:
             continue
         if isinstance(script.tree.parent(item), (cst.AssignTarget, cst.AugAssign, cst.Del)):
             continue
-        if script.kind(item.value) not in _TENSORS:
+        if script.kind(item.value) not in TENSORS:
             continue
         for element in item.slice:
             index = element.slice

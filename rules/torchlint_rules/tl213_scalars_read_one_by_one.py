@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import (
+    TENSORS,
     Finding,
     Fix,
     Form,
@@ -24,7 +25,6 @@ from torchlint.api import (
 from torchlint_rules.shared.graphbreaks import without_breaks
 from torchlint_rules.shared.occasionalreads import occasional_reads
 
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FEW: Final = 2
 _AVERAGES: Final = frozenset("mean norm std var".split())
 _NESTING: Final = (
@@ -119,7 +119,7 @@ def _holds_tensors(script: Script, node: cst.BaseExpression) -> bool:
     value = script.values.value_of(node).node
     if isinstance(value, cst.Dict):
         held = [each.value for each in value.elements if isinstance(each, cst.DictElement)]
-        some = [each for each in held if script.kind(each) in _TENSORS]
+        some = [each for each in held if script.kind(each) in TENSORS]
         return (
             len(some) >= _FEW
             and not any(map(script.values.placement.on_host, some))
@@ -149,7 +149,7 @@ def _groups(script: Script) -> Iterator[list[Reading]]:
 
 def _is_one_number(script: Script, reading: Reading) -> bool:
     """Return whether a read surely copies one number of a tensor on the device."""
-    if reading.form is not Form.NUMBER or script.kind(reading.tensor) not in _TENSORS:
+    if reading.form is not Form.NUMBER or script.kind(reading.tensor) not in TENSORS:
         return False
     line = script.tree.smallest_statement(reading.node)
     return not any(

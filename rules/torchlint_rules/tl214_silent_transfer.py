@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Kind, Rule, Script, State
+from torchlint.api import TENSORS, Finding, Fix, Kind, Rule, Script, State
 
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _METHODS: Final = {
     "LongTensor": "long",
     "FloatTensor": "float",
@@ -45,7 +44,7 @@ class _Transfer(NamedTuple):
 
 def _on_device(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an expression is a tensor that may be on the device."""
-    return script.kind(node) in _TENSORS and not script.values.placement.on_host(node)
+    return script.kind(node) in TENSORS and not script.values.placement.on_host(node)
 
 
 # -- conversions by the name of a tensor type ------------------------------------------

@@ -29,13 +29,16 @@ _OWNERS: Final = {
     "torch.optim.Adagrad": (2, 9),
 }
 """The version of torch with a fused kernel for each on CUDA; 2.4 has all of them on the CPU."""
-_OTHER_TENSORS: Final = (
-    "torch_xla",
+_SHARDING: Final = (
     "higher",
     "torch.distributed.tensor",
     "torch.distributed._tensor",
     "torch.distributed._composable",
     "torch.distributed.fsdp.fully_shard",
+)
+"""Modules whose functions may turn the parameters of a network into other tensors."""
+_OTHER_TENSORS: Final = (
+    "torch_xla",
     "accelerate.parallelism_config",
     *(
         f"accelerate.{name}"
@@ -65,6 +68,7 @@ class UnfusedOptimizer(Rule):
             if site.node.args and not script.program.purpose.is_test(site.node)
         ]
         sites = [site for site in sites if not site.tunes_tensors]
+        sites = [site for site in sites if not _may_be_sharded(script, site)]
         if not sites or script.functions.imports(*_OTHER_TENSORS) or in_environment(script):
             return
         found: dict[cst.CSTNode, list[tuple[Optimizer, str]]] = {}
@@ -159,20 +163,30 @@ def _has_odd_parameters(script: Script, site: CallSite) -> bool:
     return any(script.tree.inside(node, region) for node in odd for region in built)
 
 
+def _may_be_sharded(script: Script, site: CallSite) -> bool:
+    """Return whether a network of an optimizer may hold tensors without a fused kernel."""
+    if not script.functions.imports(*_SHARDING):
+        return False
+    networks = _networks(script, site)
+    names = (each for each in script.calls.called if each.startswith(_SHARDING))
+    sharded = [call.node.args[0].value for call in script.calls.of(*names) if call.node.args]
+    if not networks or not sharded:
+        return True
+    return any(script.modules.may_touch(one, each) for one in sharded for each in networks)
+
+
+def _networks(script: Script, site: CallSite) -> list[cst.BaseExpression]:
+    """Return the networks whose parameters an optimizer gets."""
+    given = site.given("params", 0)
+    calls = script.tree.within(given, cst.Call) if given is not None else ()
+    found = (receiver_of(call, "parameters", "named_parameters") for call in calls)
+    return [each for each in found if each is not None]
+
+
 def _built(script: Script, site: CallSite) -> list[cst.CSTNode] | None:
     """Return the code that builds the networks of an optimizer, None if some are unknown."""
-    given = site.given("params", 0)
     found: list[cst.CSTNode] = []
-    networks = (
-        [
-            network
-            for call in script.tree.within(given, cst.Call)
-            if (network := receiver_of(call, "parameters", "named_parameters")) is not None
-        ]
-        if given is not None
-        else []
-    )
-    for network in networks:
+    for network in _networks(script, site):
         made = makers(script, network)
         if not made:
             return None

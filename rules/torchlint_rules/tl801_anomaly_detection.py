@@ -47,8 +47,7 @@ def _is_caught(script: Script) -> bool:
         script.loops.is_step(call)
         for statement in script.tree.all(cst.Try)
         if statement.handlers and not _all_raise(script, statement)
-        for body in script.functions.reached(statement.body)
-        for call in script.functions.own(body, cst.Call)
+        for call in script.functions.run_in(statement.body)
     )
 
 

@@ -129,8 +129,8 @@ def _of_history(script: Script, site: CallSite) -> _Place | None:
 
 def _measures(script: Script) -> bool:
     """Return whether the name of a file says that it is a benchmark."""
-    spoken = " ".join(script.names.words(script.source.path.rpartition("/")[2]))
-    return any(word in spoken for word in ("bench", "profil", "test"))
+    spoken = script.names.words(script.source.path.rpartition("/")[2])
+    return any(word.startswith(("bench", "profil")) or word in ("test", "tests") for word in spoken)
 
 
 def _trains(script: Script, *regions: cst.CSTNode) -> bool:

@@ -8,13 +8,23 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Kind, Note, Role, Rule, Script, receiver_of, word_of
+from torchlint.api import (
+    CALLERS,
+    Finding,
+    Frequency,
+    Kind,
+    Note,
+    Role,
+    Rule,
+    Script,
+    receiver_of,
+    word_of,
+)
 
 _KEEPERS: Final = frozenset({"accelerator", "fabric", "engine"})
 _KEEPING: Final = ("save_pretrained", "save_state", "save_checkpoint")
 """The methods by which Transformers, Accelerate and DeepSpeed write what they hold."""
 _FABRIC: Final = "fabric"
-_DEPTH: Final = 3
 _CALLBACK: Final = re.compile(
     r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.callbacks\.(?:\w+\.)*ModelCheckpoint"
 )
@@ -30,7 +40,7 @@ class CheckpointEveryStep(Rule):
         """Flag every checkpoint that each step writes unconditionally."""
         for call in _writes(script):
             what = _checkpoint(script, call)
-            if what and _each_step(script, call, _DEPTH):
+            if what and _each_step(script, call, CALLERS):
                 message = (
                     f"every training step writes {what} to disk and waits for it; write it once an "
                     "epoch or every so many steps"
@@ -39,7 +49,7 @@ class CheckpointEveryStep(Rule):
                 yield Finding(self.code, script.span(call), message, None, notes)
         for site in script.calls.of("copy.deepcopy"):
             copied = _copied(script, site.node)
-            if copied and _each_step(script, site.node, _DEPTH):
+            if copied and _each_step(script, site.node, CALLERS):
                 message = (
                     f"every training step copies {copied}, tensor by tensor: copy it when it is "
                     "to be kept"
@@ -78,7 +88,8 @@ def _arguments(script: Script) -> Iterator[_Interval]:
 
 def _callbacks(script: Script) -> Iterator[_Interval]:
     """Yield where a callback of Lightning writes a checkpoint after every few steps."""
-    if any(each.is_trial for each in script.program.trainings.arguments("lightning")):
+    trainers = list(script.program.trainings.arguments("lightning"))
+    if trainers and all(each.is_trial for each in trainers):
         return
     option = "every_n_train_steps"
     for site in script.calls.of(*filter(_CALLBACK.fullmatch, script.calls.called)):

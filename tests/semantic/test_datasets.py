@@ -185,8 +185,8 @@ LOADER = "loader = DataLoader(somewhere, batch_size=2)\n"
 def test_passes_over_a_loader(text: str, passes: int, repeated: int) -> None:
     script = _script(text)
     call = _loader(script).node
-    assert len(script.loaders.passes(call)) == passes
-    assert len(script.loaders.repeated(call)) == repeated
+    assert len(script.loaders.at(call).passes) == passes
+    assert len(script.loaders.at(call).repeated) == repeated
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ def _lines(module: Any) -> Iterator[str]:
         value = getattr(module, name)
         if get_origin(value) is not None or isinstance(value, int):
             yield f"{name} = {value}"
+        elif isinstance(value, (tuple, frozenset)):
+            yield f"{name} = {sorted(map(str, value))}"
         elif inspect.isclass(value):
             yield from _class(name, value)
         else:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
+from torchlint.caching import cached_method
 from torchlint.edit import Edit, Span
 from torchlint.engine.fixproblem import fix_problem
 from torchlint.engine.imports import bound_by, importable, imports_of
@@ -93,15 +94,10 @@ class SharedImports:
         self.used_elsewhere = used_elsewhere
         self.import_uses: dict[str, bool | None] = {}
         """The names asked about, and whether other files use them (None: unknown)."""
-        self._spared: dict[tuple[Edit, ...], tuple[Edit, ...] | None] = {}
 
+    @cached_method
     def spare(self, edits: tuple[Edit, ...]) -> tuple[Edit, ...] | None:
         """Return the edits of a fix that keep shared imports; None if it cannot be made so."""
-        if edits not in self._spared:
-            self._spared[edits] = self._without_shared(edits)
-        return self._spared[edits]
-
-    def _without_shared(self, edits: tuple[Edit, ...]) -> tuple[Edit, ...] | None:
         needed = self.needed(edits)
         if not needed:
             return edits

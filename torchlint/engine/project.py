@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from torchlint import __version__
+from torchlint.caching import cached_method
 from torchlint.config import ConfigError, Settings, load, place
 from torchlint.config.requirement import PROJECT_FILES
 from torchlint.registry import Registry, Selection
@@ -34,7 +35,6 @@ class Project:
         self.overrides = dict(overrides or {})
         self.isolated = isolated
         self.config_file = config_file
-        self._settings: dict[str, Settings] = {}
         self._folders: dict[str, Settings] = {}
         self._selections: dict[int, Selection] = {}
 
@@ -42,14 +42,13 @@ class Project:
         """Return the settings of a file or folder."""
         return self.settings_at(str(path))
 
+    @cached_method
     def settings_at(self, name: str) -> Settings:
         """Return the settings of a file or folder given by name."""
-        if name not in self._settings:
-            absolute = os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH118
-            if not os.path.isdir(absolute):  # noqa: PTH112
-                absolute = os.path.dirname(absolute)  # noqa: PTH120
-            self._settings[name] = self._of_folder(str(Path(absolute)))
-        return self._settings[name]
+        absolute = os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH118
+        if not os.path.isdir(absolute):  # noqa: PTH112
+            absolute = os.path.dirname(absolute)  # noqa: PTH120
+        return self._of_folder(str(Path(absolute)))
 
     def known(self) -> Iterable[Settings]:
         """Return the settings of all folders that were asked for so far."""

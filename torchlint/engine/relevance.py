@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final
 
+from torchlint.caching import cached_method
 from torchlint.registry import RuleHead, Selection
 from torchlint.suppressionwords import has_suppression_word
 
@@ -46,7 +47,6 @@ class _Words:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._named: dict[tuple[str, ...], bool] = {}
         self._held: dict[str, bool] = {}
 
     @cached_property
@@ -54,12 +54,10 @@ class _Words:
         """The distinct words between white space, a little over half the size of the text."""
         return " ".join(set(self.text.split()))
 
+    @cached_method
     def names(self, libraries: tuple[str, ...]) -> bool:
         """Return whether the text mentions one of these libraries."""
-        found = self._named.get(libraries)
-        if found is None:
-            found = self._named[libraries] = any(word in self.text for word in libraries)
-        return found
+        return any(word in self.text for word in libraries)
 
     def holds(self, words: tuple[str, ...]) -> bool:
         """Return whether the text contains one of these words."""

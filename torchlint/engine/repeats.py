@@ -25,7 +25,7 @@ def told_once(found: list[Finding], script: Script) -> list[Finding]:
         return found
     spans = {finding.span for finding in found}
     loops = [
-        (head, script.whole.tree.span(loop.node.body))
+        (head, loop.node.body)
         for loop in script.whole.loops.all()
         if isinstance(loop.node, cst.For)
         and loop.role is Role.OTHER
@@ -40,7 +40,7 @@ def told_once(found: list[Finding], script: Script) -> list[Finding]:
         for finding in found
         if not finding.code.startswith(WAITS)
         or not any(
-            code != finding.code and body.start <= finding.span.start < body.end
+            code != finding.code and script.whole.tree.holds(body, finding.span)
             for code, body in told
         )
     ]

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
+from torchlint.caching import cached_method
 from torchlint.profiles.stacks import Stack
 
 _FRAME: Final = re.compile(r"(?P<file>.+\.py)\((?P<line>\d+)\): (?P<name>.+)")
@@ -107,22 +108,19 @@ class Places:
         self._files = [_File(path, text) for path, text in texts.items()]
         self._by_name = by_name
         """Whether the trace has no stacks, so that only names of operators can be looked up."""
-        self._known: dict[str, _File | None] = {}
-        self._found: dict[Stack, list[tuple[Place, ...]]] = {}
 
     @property
     def differing(self) -> list[str]:
         """The files of which the trace shows another version."""
         return [file.path for file in self._files if file.differs]
 
+    @cached_method
     def of(self, stack: Stack) -> list[tuple[Place, ...]]:
         """Return the places of a stack in the files, the innermost first.
 
         There are several for one call where the trace does not show which it was.
         """
-        if stack not in self._found:
-            self._found[stack] = list(self._look_up(stack))
-        return self._found[stack]
+        return list(self._look_up(stack))
 
     def _look_up(self, stack: Stack) -> Iterator[tuple[Place, ...]]:
         for level, name in enumerate(stack):
@@ -141,22 +139,21 @@ class Places:
             lines = [(file.path, file.lines(names)) for file in self._files]
             yield tuple(Place(path, found, names[-1]) for path, found in lines if found)
 
+    @cached_method
     def _file(self, name: str) -> _File | None:
         """Return the checked file that a trace names, None for one of a library."""
-        if name not in self._known:
-            fitting = (
-                []
-                if _INSTALLED.search(name)
-                else [
-                    (file, common)
-                    for file in self._files
-                    if (common := _common(PurePath(name), PurePath(file.path)))
-                ]
-            )
-            best = max((common for _, common in fitting), default=0)
-            files = [file for file, common in fitting if common == best]
-            self._known[name] = min(files, key=lambda it: len(it.path), default=None)
-        return self._known[name]
+        fitting = (
+            []
+            if _INSTALLED.search(name)
+            else [
+                (file, common)
+                for file in self._files
+                if (common := _common(PurePath(name), PurePath(file.path)))
+            ]
+        )
+        best = max((common for _, common in fitting), default=0)
+        files = [file for file, common in fitting if common == best]
+        return min(files, key=lambda it: len(it.path), default=None)
 
 
 def _common(named: PurePath, path: PurePath) -> int:

@@ -10,6 +10,8 @@ from math import comb
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from torchlint.caching import cached_method
+
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
@@ -46,21 +48,19 @@ class _Lines:
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = [(line, len(_STARS.findall(line)) + 1) for line in lines]
         self._most = max((stars for _, stars in self._lines), default=0)
-        self._specs: dict[int, GitIgnoreSpec] = {}
 
     def decision(self, path: str) -> bool | None:
         """Return what the last matching line decides (True: ignored), None if none matches."""
         steps = (most for most in range(self._most, 1, -1) if comb(len(path), most) <= _MOST_STEPS)
         return self._spec(next(steps, 1)).check_file(path).include
 
+    @cached_method
     def _spec(self, stars: int) -> GitIgnoreSpec:
         """Return the matcher for the lines with at most that many stars."""
-        if stars not in self._specs:
-            from pathspec import GitIgnoreSpec
+        from pathspec import GitIgnoreSpec
 
-            kept = [line for line, many in self._lines if many <= stars and _is_pattern(line)]
-            self._specs[stars] = GitIgnoreSpec.from_lines(kept)
-        return self._specs[stars]
+        kept = [line for line, many in self._lines if many <= stars and _is_pattern(line)]
+        return GitIgnoreSpec.from_lines(kept)
 
 
 def _is_pattern(line: str) -> bool:

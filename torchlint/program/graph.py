@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from torchlint.caching import cached_method
 from torchlint.program.imports import Imports
 from torchlint.program.outline import Definition, Import, Kind, Outline, Star
 from torchlint.program.roles import is_main, is_test
@@ -51,14 +52,6 @@ class Graph(ABC):
         self.imports = imports
         self._scripts = scripts
         """The modules that `pyproject.toml` names as scripts."""
-        self._definitions: dict[Symbol, list[Place]] = {}
-        self._heads: dict[str, list[Place]] = {}
-        self._numbers: dict[str, dict[str, tuple[int, ...]]] = {}
-        self._by_name: dict[str, dict[str, list[Import]]] = {}
-        self._exported: dict[tuple[str, str, int], Symbol | None] = {}
-        self._links: dict[Place, Links] = {}
-        self._used: dict[str, dict[Symbol, list[int]]] = {}
-        self._edges: dict[str, frozenset[str]] = {}
         self._in_program: dict[str, bool] = {}
         self._trains_below: dict[str, bool] = {}
 
@@ -84,15 +77,13 @@ class Graph(ABC):
     def is_reexported(self, symbol: Symbol) -> bool:
         """Return whether the `__init__.py` of a package imports a symbol."""
 
+    @cached_method
     def definitions(self, symbol: Symbol) -> list[Place]:
         """Return the statements that bind a symbol; imports only if there is nothing else."""
-        found = self._definitions.get(symbol)
-        if found is None:
-            numbers = self.numbers(symbol.path).get(symbol.name, ())
-            places = [Place(symbol.path, number) for number in numbers]
-            rest = [each for each in places if self.definition(each).kind is not Kind.IMPORT]
-            found = self._definitions[symbol] = rest or places
-        return found
+        numbers = self.numbers(symbol.path).get(symbol.name, ())
+        places = [Place(symbol.path, number) for number in numbers]
+        rest = [each for each in places if self.definition(each).kind is not Kind.IMPORT]
+        return rest or places
 
     def definition(self, place: Place) -> Definition:
         """Return the definition at a place."""
@@ -100,39 +91,32 @@ class Graph(ABC):
         assert outline is not None
         return outline.definitions[place.number]
 
+    @cached_method
     def heads(self, path: str) -> list[Place]:
         """Return the import statements at the top level of a module."""
-        found = self._heads.get(path)
-        if found is None:
-            outline = self.outline(path) or Outline()
-            found = self._heads[path] = [
-                Place(path, number)
-                for number, each in enumerate(outline.definitions)
-                if each.kind is Kind.IMPORT
-            ]
-        return found
+        outline = self.outline(path) or Outline()
+        return [
+            Place(path, number)
+            for number, each in enumerate(outline.definitions)
+            if each.kind is Kind.IMPORT
+        ]
 
+    @cached_method
     def numbers(self, path: str) -> dict[str, tuple[int, ...]]:
         """Return the numbers of the definitions that bind each name of a module."""
-        found = self._numbers.get(path)
-        if found is None:
-            bound: dict[str, list[int]] = {}
-            outline = self.outline(path) or Outline()
-            for number, definition in enumerate(outline.definitions):
-                for name in definition.binds:
-                    bound.setdefault(name, []).append(number)
-            found = {name: tuple(numbers) for name, numbers in bound.items()}
-            self._numbers[path] = found
-        return found
+        bound: dict[str, list[int]] = {}
+        outline = self.outline(path) or Outline()
+        for number, definition in enumerate(outline.definitions):
+            for name in definition.binds:
+                bound.setdefault(name, []).append(number)
+        return {name: tuple(numbers) for name, numbers in bound.items()}
 
+    @cached_method
     def imported(self, path: str) -> dict[str, list[Import]]:
         """Return the imports at the top level of a module, by the name that they bind."""
-        found = self._by_name.get(path)
-        if found is None:
-            found = {}
-            for entry in (self.outline(path) or Outline()).imports:
-                found.setdefault(entry.bound, []).append(entry)
-            self._by_name[path] = found
+        found: dict[str, list[Import]] = {}
+        for entry in (self.outline(path) or Outline()).imports:
+            found.setdefault(entry.bound, []).append(entry)
         return found
 
     # -- what a name stands for ---------------------------------------------------
@@ -149,14 +133,12 @@ class Graph(ABC):
             return Symbol(home.path, "")
         return self.export(home.path, entry.name, steps)
 
+    @cached_method
     def export(self, home: str, name: str, steps: int = _MOST_STEPS) -> Symbol | None:
         """Return the symbol that a name of a module stands for; tests hand nothing on."""
         if not steps:
             return None
-        key = (home, name, steps)
-        if key not in self._exported:
-            self._exported[key] = self._export(Symbol(home, name), steps)
-        return self._exported[key]
+        return self._export(Symbol(home, name), steps)
 
     def _export(self, key: Symbol, steps: int) -> Symbol | None:
         home, name = key
@@ -191,14 +173,9 @@ class Graph(ABC):
 
     # -- what a definition uses ---------------------------------------------------
 
+    @cached_method
     def links(self, place: Place) -> Links:
         """Return what a definition uses of the project."""
-        found = self._links.get(place)
-        if found is None:
-            found = self._links[place] = self._read_links(place)
-        return found
-
-    def _read_links(self, place: Place) -> Links:
         path = place.path
         outline = self.outline(path) or Outline()
         definition = outline.definitions[place.number]
@@ -258,17 +235,15 @@ class Graph(ABC):
         if at is None or at.name:
             yield spelled, at
 
+    @cached_method
     def used(self, path: str) -> dict[Symbol, list[int]]:
         """Return the symbols of other modules that a module uses, and in which definitions."""
-        found = self._used.get(path)
-        if found is None:
-            found = {}
-            for number, definition in enumerate((self.outline(path) or Outline()).definitions):
-                if definition.kind is not Kind.IMPORT:
-                    for symbol in dict.fromkeys(self.links(Place(path, number)).symbols()):
-                        if symbol.path != path:
-                            found.setdefault(symbol, []).append(number)
-            self._used[path] = found
+        found: dict[Symbol, list[int]] = {}
+        for number, definition in enumerate((self.outline(path) or Outline()).definitions):
+            if definition.kind is not Kind.IMPORT:
+                for symbol in dict.fromkeys(self.links(Place(path, number)).symbols()):
+                    if symbol.path != path:
+                        found.setdefault(symbol, []).append(number)
         return found
 
     # -- modules that import each other -------------------------------------------
@@ -283,12 +258,10 @@ class Graph(ABC):
             seen.update(edge)
             yield from edge
 
+    @cached_method
     def edges(self, path: str) -> frozenset[str]:
         """Return the modules from which a module imports, at any place."""
-        found = self._edges.get(path)
-        if found is None:
-            found = self._edges[path] = frozenset(self._imported_modules(path)) - {path}
-        return found
+        return frozenset(self._imported_modules(path)) - {path}
 
     def _imported_modules(self, path: str) -> Iterator[str]:
         outline = self.outline(path) or Outline()

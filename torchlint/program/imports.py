@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from torchlint.caching import cached_method
+
 _INIT: Final = "__init__.py"
 _FOREIGN: Final = "torch"
 """The package whose names keep their meaning, even in a copy of its repository."""
@@ -39,7 +41,6 @@ class Imports:
         self._name = name
         self._files = frozenset(path for path in paths if path.endswith(".py"))
         self._folders = frozenset(_folders(self._files))
-        self._found: dict[tuple[str, str], tuple[Module, ...]] = {}
 
     def module(self, importer: str, level: int, name: str) -> Module | None:
         """Return the module that a file imports under a dotted name, with `level` leading dots."""
@@ -60,12 +61,9 @@ class Imports:
             return self._below(package, name)
         return self._below(folder_of(package), name) if package.endswith(_INIT) else None
 
+    @cached_method
     def _absolute(self, folder: str, name: str) -> tuple[Module, ...]:
-        key = (folder, name)
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = tuple(self._search(folder, name))
-        return found
+        return tuple(self._search(folder, name))
 
     def _search(self, folder: str, name: str) -> Iterator[Module]:
         """Yield the modules of that name, folders without `__init__.py` last."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from torchlint.caching import cached_method
 from torchlint.program.graph import Graph, Place
 from torchlint.program.imports import Imports
 from torchlint.program.outline import MARKS, Outline
@@ -27,9 +28,6 @@ class SearchedGraph(Graph):
         super().__init__(imports, scripts)
         self._texts = texts
         self._outline = outline
-        self._importers: dict[str, list[str]] = {}
-        self._users: dict[Symbol, list[Place]] = {}
-        self._gates: dict[Symbol, tuple[Symbol, ...]] = {}
 
     def outline(self, path: str) -> Outline | None:
         """Return the outline of a module."""
@@ -43,35 +41,29 @@ class SearchedGraph(Graph):
         outline = self.outline(path)
         return outline is not None and outline.trains
 
+    @cached_method
     def importers(self, path: str) -> list[str]:
         """Return the modules, no tests, that import from a module."""
-        found = self._importers.get(path)
-        if found is None:
-            users = set(self._texts.importing(path))
-            outline = self.outline(path) or Outline()
-            bound = {name for each in outline.definitions for name in each.binds}
-            for name in ("", *bound):
-                for gate in self.gates(Symbol(path, name)):
-                    users.update(self._texts.importing_name(*gate))
-            found = self._importers[path] = sorted(
-                user for user in users if path in self.edges(user)
-            )
-        return found
+        users = set(self._texts.importing(path))
+        outline = self.outline(path) or Outline()
+        bound = {name for each in outline.definitions for name in each.binds}
+        for name in ("", *bound):
+            for gate in self.gates(Symbol(path, name)):
+                users.update(self._texts.importing_name(*gate))
+        return sorted(user for user in users if path in self.edges(user))
 
+    @cached_method
     def users(self, symbol: Symbol) -> list[Place]:
         """Return the definitions outside its module, no tests, that use a symbol."""
-        found = self._users.get(symbol)
-        if found is None:
-            module = Symbol(symbol.path, "")
-            users = set(self._texts.spelling(*symbol))
-            for gate in (symbol, *self.gates(symbol), *self.gates(module)):
-                users.update(self._texts.importing_name(*gate))
-            found = self._users[symbol] = [
-                Place(user, number)
-                for user in sorted(users - {symbol.path})
-                for number in self.used(user).get(symbol, ())
-            ]
-        return found
+        module = Symbol(symbol.path, "")
+        users = set(self._texts.spelling(*symbol))
+        for gate in (symbol, *self.gates(symbol), *self.gates(module)):
+            users.update(self._texts.importing_name(*gate))
+        return [
+            Place(user, number)
+            for user in sorted(users - {symbol.path})
+            for number in self.used(user).get(symbol, ())
+        ]
 
     def is_reexported(self, symbol: Symbol) -> bool:
         """Return whether the `__init__.py` of a package imports a symbol."""
@@ -84,12 +76,10 @@ class SearchedGraph(Graph):
             if user.endswith("__init__.py")
         )
 
+    @cached_method
     def gates(self, symbol: Symbol) -> tuple[Symbol, ...]:
         """Return what else in the project stands for a symbol: names that modules import it as."""
-        found = self._gates.get(symbol)
-        if found is None:
-            found = self._gates[symbol] = tuple(self._search_gates(symbol))
-        return found
+        return tuple(self._search_gates(symbol))
 
     def _search_gates(self, symbol: Symbol) -> Iterator[Symbol]:
         start = symbol if symbol.name else Symbol(symbol.path, stem_of(symbol.path))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from torchlint.caching import cached_method
 from torchlint.notebook import is_notebook
 from torchlint.program.imports import folder_of
 from torchlint.program.roles import is_test
@@ -31,7 +32,6 @@ class Texts:
         """The words of the import statements of files, shared with copies that change others."""
         self._own_words: dict[str, frozenset[bytes]] = {}
         self._changed = frozenset[str]()
-        self._importing: dict[str, list[str]] = {}
         self._dotted: dict[str, list[str]] = {}
 
     def with_texts(self, texts: Mapping[str, bytes]) -> Texts:
@@ -41,14 +41,10 @@ class Texts:
         changed._changed = self._changed.union(texts)
         return changed
 
+    @cached_method
     def importing(self, path: str) -> list[str]:
         """Return the files whose import statements may name a module."""
-        found = self._importing.get(path)
-        if found is None:
-            found = self._importing[path] = [
-                user for user in self._searched if user != path and self._may_import(user, path)
-            ]
-        return found
+        return [user for user in self._searched if user != path and self._may_import(user, path)]
 
     def importing_name(self, path: str, name: str) -> Iterator[str]:
         """Yield the files that may import a name from a module, or all its names."""

@@ -9,8 +9,6 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Functions
-from torchlint.semantic.calls.hooks import Hooks
 from torchlint.semantic.data.batches import Batches
 from torchlint.semantic.data.batching import Batching
 from torchlint.semantic.data.datasets import Datasets
@@ -34,9 +32,7 @@ from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.training.accumulators import Accumulation, Accumulators
 from torchlint.semantic.training.arguments import Trainings
-from torchlint.semantic.training.autocasting import Autocasting
 from torchlint.semantic.training.branches import Branches
-from torchlint.semantic.training.callextras import CallExtras
 from torchlint.semantic.training.compiled import Compiled
 from torchlint.semantic.training.conditions import Conditions
 from torchlint.semantic.training.determinism import Determinism
@@ -66,83 +62,37 @@ from torchlint.semantic.training.sizes import Sizes
 from torchlint.semantic.training.steps import Steps
 from torchlint.semantic.training.submodules import Submodules
 from torchlint.semantic.training.updates import Updates
-from torchlint.semantic.training.usage import Usage
 from torchlint.semantic.training.waits import Waits
 from torchlint.semantic.training.widths import Widths
-from torchlint.semantic.values.arrays import Arrays
-from torchlint.semantic.values.attention import Attentions
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.devices import Devices
-from torchlint.semantic.values.dtypes import Dtypes
-from torchlint.semantic.values.gradient import Gradients
-from torchlint.semantic.values.hosting import Hosting
-from torchlint.semantic.values.iteration import Iteration
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.losses import Losses
-from torchlint.semantic.values.options import Options
-from torchlint.semantic.values.origins import Origins
-from torchlint.semantic.values.placement import Placement
-from torchlint.semantic.values.plain_numbers import PlainNumbers
-from torchlint.semantic.values.precision import Precision
-from torchlint.semantic.values.scores import Scores
-from torchlint.semantic.values.values import Values
-from torchlint.semantic.values.visibility import Visibility
+from torchlint.semantic.values.facts import ValueFacts
 
 _HOOK: Final = "register_forward_hook"
 _HOOK_OF_ALL: Final = "register_module_forward_hook"
-
-
-class ValueFacts(Values):
-    """What expressions are: their values, kinds, origins, dtypes and gradients."""
-
-    def __init__(self, functions: Functions, vocabulary: Vocabulary) -> None:
-        super().__init__(functions)
-        self.iteration = Iteration(functions.names, functions.scopes)
-        self.origins = Origins(functions, self, self.iteration)
-        self.hooks = Hooks(functions)
-        self.losses = Losses(functions, self.hooks)
-        self.kinds = Kinds(functions, self.iteration, self.origins, self.losses)
-        self.kind = self.kinds.kind
-        """Return the kind of an expression."""
-        self.gradients = Gradients(functions, self)
-        self.dtypes = Dtypes(self.kinds)
-        self.hosting = Hosting(functions, self.kinds, self.origins)
-        self.placement = Placement(functions, self.kinds, self.iteration, self.hosting)
-        self.arrays = Arrays(self.kinds, self, self.iteration)
-        self.numbers = PlainNumbers(functions, self.kinds, self)
-        self.attentions = Attentions(functions, self, self.numbers)
-        self.scores = Scores(functions, self)
-        self.precision = Precision(functions, self.kinds, vocabulary)
-        self.autocasting = Autocasting(functions, self, self.precision, self.origins)
-        self.visibility = Visibility(functions, self.kinds, self.origins, self.iteration)
-        self.options = Options(functions, self, self.origins)
-        self.usage = Usage(functions, self, self.origins)
-        self.call_extras = CallExtras(functions, self.origins, self.iteration)
 
 
 class LoopFacts(Loops):
     """The loops, how often the code in them runs, and who runs them."""
 
     def __init__(self, values: ValueFacts, devices: Devices) -> None:
-        functions, kinds = values.functions, values.kinds
-        super().__init__(functions, kinds, values.iteration, values.gradients)
+        functions = values.functions
+        super().__init__(values)
         self.devices = devices
-        self.ownership = Ownership(functions, values, values.hooks)
+        self.ownership = Ownership(values)
         self.step_functions = StepFunctions(functions, self, self.ownership)
-        self.frequencies = Frequencies(functions, kinds, self, self.ownership, self.step_functions)
+        self.frequencies = Frequencies(values, self, self.ownership, self.step_functions)
         self.rate = self.frequencies.rate
         """Return how often a framework runs a function: itself, or through what it calls."""
-        self.generation = Generation(functions, kinds, self, values.gradients, self.frequencies)
+        self.generation = Generation(values, self, self.frequencies)
         self.repetition = Repetition(functions, self.frequencies, self, self.generation)
         self.each_step = self.repetition.each_step
         """Return whether a node runs in every step of a loop or of a network."""
-        self.steps = Steps(functions, kinds, self, self.frequencies, values.placement)
-        self.gradient_accumulations = GradientAccumulations(
-            functions, values, self, self.step_functions
-        )
+        self.steps = Steps(values, self, self.frequencies)
+        self.gradient_accumulations = GradientAccumulations(values, self, self.step_functions)
         self.conditions = Conditions(functions)
-        self.invariances = Invariances(functions, ItemWork(functions, kinds, values.origins))
-        self.guard = Guard(functions, values)
+        self.invariances = Invariances(functions, ItemWork(values))
+        self.guard = Guard(values)
 
     def frequency(self, node: cst.CSTNode, within: Region | None = None) -> Frequency:
         """Return the execution frequency of a node in its batch loop, or in a given region."""
@@ -168,11 +118,9 @@ class ReadingFacts(Readings):
     """The host syncs, and the sums and lists for which batch loops have them."""
 
     def __init__(self, values: ValueFacts, loops: LoopFacts) -> None:
-        super().__init__(values.kinds, loops.frequencies, values.placement)
-        self.accumulators = Accumulators(loops, loops.frequencies, self)
-        self.waits = Waits(
-            values.functions, values.kinds, loops.frequencies, self, self.accumulators
-        )
+        super().__init__(values, loops.frequencies)
+        self.accumulators = Accumulators(values, loops, loops.frequencies, self)
+        self.waits = Waits(values, loops.frequencies, self, self.accumulators)
 
     def accumulations(self, role: Role, region: cst.CSTNode | None = None) -> list[Accumulation]:
         """Return the additions that run in every pass of batch loops with a role."""
@@ -186,31 +134,30 @@ class OptimizerFacts(Optimizers):
     """The optimizers, and the schedulers, scalers and updates that go with them."""
 
     def __init__(self, values: ValueFacts, loops: LoopFacts) -> None:
-        functions, kinds = values.functions, values.kinds
-        super().__init__(functions, kinds, values.origins, loops)
-        self.schedulers = Schedulers(functions, kinds, values, values.origins)
-        self.scaling = Scaling(functions, kinds, values, loops.frequencies)
-        self.updates = Updates(functions, kinds, loops, values.origins)
-        self.gradient_work = GradientWork(functions, kinds, loops, self.updates)
+        super().__init__(values, loops)
+        self.schedulers = Schedulers(values)
+        self.scaling = Scaling(values, loops.frequencies)
+        self.updates = Updates(values, loops)
+        self.gradient_work = GradientWork(values, loops, self.updates)
 
 
 class ModuleFacts(Networks):
     """The networks: their layers, modes, frozen parts and compiled forms."""
 
     def __init__(self, values: ValueFacts, loops: LoopFacts, optimizers: OptimizerFacts) -> None:
-        functions, kinds, origins = values.functions, values.kinds, values.origins
-        super().__init__(functions, kinds, origins, optimizers, Freezing(functions, kinds, values))
-        self.layers = Layers(functions, values)
-        self.submodules = Submodules(functions, origins)
-        self.compiled = Compiled(functions, kinds, values, self.submodules)
-        self.modes = Modes(functions, kinds, values, loops, self.roots, self.same)
-        self.stuck_modes = StuckModes(functions, loops, values.gradients, self.modes)
-        self.reach = Reach(functions, kinds, origins, loops)
+        functions = values.functions
+        super().__init__(values, optimizers, Freezing(values))
+        self.layers = Layers(values)
+        self.submodules = Submodules(values)
+        self.compiled = Compiled(values, self.submodules)
+        self.modes = Modes(values, loops, self.roots, self.same)
+        self.stuck_modes = StuckModes(values, loops, self.modes)
+        self.reach = Reach(values, loops)
         self.making = Making(functions, self, self.reach)
-        self.saved_weights = SavedWeights(functions, self, self.reach, self.making)
-        self.lineage = Lineage(functions, kinds, loops, values.gradients)
-        self.widths = Widths(functions, values.options, origins)
-        self.sizes = Sizes(functions, values, self.widths, self)
+        self.saved_weights = SavedWeights(self.making)
+        self.lineage = Lineage(values, loops)
+        self.widths = Widths(values)
+        self.sizes = Sizes(values, self.widths, self)
         self.graphs = Graphs(self, self.sizes, loops, loops.steps)
 
     def may_be_hooked(self, network: cst.BaseExpression) -> bool:
@@ -241,11 +188,10 @@ class EvaluationFacts(Evaluations):
     def __init__(
         self, values: ValueFacts, loops: LoopFacts, modes: Modes, updates: Updates, calls: Calls
     ) -> None:
-        functions, kinds, gradients = values.functions, values.kinds, values.gradients
-        super().__init__(functions, kinds, loops, gradients, modes)
-        self.flagged = FlaggedEvaluations(functions, values, loops, gradients, updates, calls)
-        self.escapes = Escapes(functions, kinds, loops)
-        self.recorded = Recorded(functions, kinds, gradients, loops)
+        super().__init__(values, loops, modes)
+        self.flagged = FlaggedEvaluations(values, loops, updates, calls)
+        self.escapes = Escapes(values, loops)
+        self.recorded = Recorded(values, loops)
 
     def graph_use(self, evaluation: Evaluation) -> GraphUse:
         """Return what happens to the autograd graphs that an evaluation records."""
@@ -256,14 +202,13 @@ class LoaderFacts(Loaders):
     """The loaders, and the datasets, items and batches behind them."""
 
     def __init__(self, values: ValueFacts, loops: LoopFacts) -> None:
-        functions, kinds, origins = values.functions, values.kinds, values.origins
-        super().__init__(values, kinds, loops, Datasets(functions, kinds, values, origins))
-        self.items = Items(functions, values, origins)
-        self.batches = Batches(functions, kinds, self)
-        self.batching = Batching(functions, kinds, origins, self.datasets.work)
-        self.parts = Parts(functions, values.iteration, origins, self)
+        super().__init__(values, loops, Datasets(values))
+        self.items = Items(values)
+        self.batches = Batches(values, self)
+        self.batching = Batching(values, self.datasets.work)
+        self.parts = Parts(values, self)
         self.provenance = Provenance(self.datasets.work)
-        self.last_pass = LastPass(functions, values, origins, self.datasets)
+        self.last_pass = LastPass(values, self.datasets)
 
 
 class ProgramFacts(Program):
@@ -279,14 +224,13 @@ class ProgramFacts(Program):
         vocabulary: Vocabulary,
         running: Purpose | None,
     ) -> None:
-        functions = values.functions
-        super().__init__(functions, values.kinds, values, loops)
+        super().__init__(values, loops)
         self.target = target
         self.devices = loops.devices
-        self.moves = Moves(loaders.datasets.work, values, target)
-        self.processes = Processes(functions, values.origins, calls)
-        self.branches = Branches(functions, values.origins)
-        self.purpose = Purpose(functions, values.kinds, loops, self.branches, running)
-        self.determinism = Determinism(functions.tree, functions.names, values, calls)
-        self.trainings = Trainings(functions, values, values.origins, calls)
+        self.moves = Moves(values, loaders.datasets.work, target)
+        self.processes = Processes(values, calls)
+        self.branches = Branches(values)
+        self.purpose = Purpose(values, loops, self.branches, running)
+        self.determinism = Determinism(values, calls)
+        self.trainings = Trainings(values, calls)
         self.vocabulary = vocabulary

@@ -20,7 +20,6 @@ from torchlint.semantic.facts import (
     OptimizerFacts,
     ProgramFacts,
     ReadingFacts,
-    ValueFacts,
 )
 from torchlint.semantic.scope.links import Links
 from torchlint.semantic.scope.memo import Memo
@@ -35,6 +34,7 @@ from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.training.steps import Step
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.devices import Devices
+from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.view import ALONE, View
 from torchlint.source import Source
 
@@ -190,15 +190,15 @@ def forget(script: Script) -> None:
 
     They form reference cycles, which would otherwise stay until the garbage collector runs.
     """
-    for fact in vars(script).values():
-        if isinstance(fact, dict):
-            fact.clear()
-        elif _is_fact(fact):
-            for part in tuple(vars(fact).values()):
-                if _is_fact(part):
-                    vars(part).clear()
-            vars(fact).clear()
-    vars(script).clear()
+    facts: list[Any] = [script]
+    for fact in facts:
+        held = tuple(vars(fact).values())
+        vars(fact).clear()
+        for part in held:
+            if isinstance(part, dict):
+                part.clear()
+            elif _is_fact(part):
+                facts.append(part)
 
 
 def _is_fact(part: object) -> bool:

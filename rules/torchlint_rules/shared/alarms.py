@@ -6,12 +6,11 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Kind, Script, word_of
+from torchlint.api import TENSORS, Script, word_of
 
 _PRINTING: Final = frozenset("print warn warning error info debug".split())
 BOUNDING: Final = (cst.LessThan, cst.GreaterThan, cst.LessThanEqual, cst.GreaterThanEqual)
 """What compares a value with a bound."""
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 
 
 def reports_alarm(script: Script, node: cst.If) -> bool:
@@ -23,7 +22,7 @@ def reports_alarm(script: Script, node: cst.If) -> bool:
         return False
     return (
         isinstance(test.comparisons[0].operator, BOUNDING)
-        and script.kind(test.left) in _TENSORS
+        and script.kind(test.left) in TENSORS
         and not script.values.placement.on_host(test.left)
     )
 

@@ -7,12 +7,21 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, Frame, How, Kind, Script, Span, method_of, receiver_of
+from torchlint.api import (
+    TENSORS,
+    Binding,
+    Finding,
+    Frame,
+    How,
+    Kind,
+    Script,
+    Span,
+    method_of,
+    receiver_of,
+)
 from torchlint_rules.shared.arraydraws import draws_array
 from torchlint_rules.shared.breakingconstructs import CONSTRUCTS
 from torchlint_rules.shared.masks import is_mask
-
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 
 _CAPTURED: Final = ("item", "builtins.float", "builtins.int", "builtins.bool")
 _LOGGING: Final = frozenset("debug info warning warn error critical exception log".split())
@@ -136,11 +145,11 @@ def _is_computed(script: Script, node: cst.BaseExpression, trail: frozenset[int]
     if isinstance(node, cst.Call):
         name, owner = script.name(node.func), receiver_of(node)
         if (name or "").startswith("torch."):
-            return script.kind(node) in _TENSORS
+            return script.kind(node) in TENSORS
         if owner is None or name is not None:
             return False
-        if script.kind(owner) in _TENSORS:
-            return script.kind(node) in _TENSORS
+        if script.kind(owner) in TENSORS:
+            return script.kind(node) in TENSORS
         return method_of(node) in _REDUCING and _is_given(script, owner)
     if isinstance(node, cst.Comparison):
         if any(isinstance(each.operator, _NOT_COMPARING) for each in node.comparisons):
@@ -173,7 +182,7 @@ def _is_declared(script: Script, node: cst.Name, binding: Binding) -> bool:
     return (
         isinstance(parameter, cst.Param)
         and parameter.annotation is not None
-        and script.kind(node) in _TENSORS
+        and script.kind(node) in TENSORS
     )
 
 
@@ -211,7 +220,7 @@ def _construct(script: Script, call: cst.Call) -> str | None:
         maker = script.values.value_of(owner).node
         if isinstance(maker, cst.Call) and script.name(maker.func) == "logging.getLogger":
             return "logger"
-    if script.kind(owner) in _TENSORS or _is_computed(script, owner, frozenset()):
+    if script.kind(owner) in TENSORS or _is_computed(script, owner, frozenset()):
         if method == "repeat_interleave" and not _repeats_by_tensor(script, call):
             return None
         return method if method in _SIZED or method in _METHODS else None
@@ -255,7 +264,7 @@ def _repeats_by_tensor(script: Script, call: cst.Call) -> bool:
     if site.has_splat or site.given("output_size") is not None:
         return False
     repeats = site.given("repeats") or site.given("input")
-    return repeats is not None and script.kind(repeats.value) in _TENSORS
+    return repeats is not None and script.kind(repeats.value) in TENSORS
 
 
 # -- masks --------------------------------------------------------------------
@@ -272,11 +281,11 @@ def _selects(script: Script, item: cst.Subscript) -> bool:
     """Return whether a subscript reads the elements that a mask chooses."""
     if isinstance(script.tree.parent(item), (cst.AssignTarget, cst.Del)):
         return False
-    if script.kind(item.value) not in _TENSORS and not _is_given(script, item.value):
+    if script.kind(item.value) not in TENSORS and not _is_given(script, item.value):
         return False
     return any(
         isinstance(each.slice, cst.Index)
-        and script.kind(each.slice.value) in (*_TENSORS, Kind.UNKNOWN)
+        and script.kind(each.slice.value) in (*TENSORS, Kind.UNKNOWN)
         and is_mask(script, each.slice.value)
         for each in item.slice
     )

@@ -7,9 +7,18 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Frequency, How, Kind, Loop, Script, method_of, receiver_of
+from torchlint.api import (
+    ASSIGNED,
+    TENSORS,
+    Binding,
+    Frequency,
+    How,
+    Loop,
+    Script,
+    method_of,
+    receiver_of,
+)
 
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FREE: Final = frozenset("shape size dim device dtype ndim numel requires_grad".split())
 _COUNTS: Final = frozenset("count n n_iter steps num name".split())
 _LOOKS: Final = frozenset({
@@ -17,7 +26,6 @@ _LOOKS: Final = frozenset({
     "builtins.callable", "builtins.dir",
 })  # fmt: skip
 """Functions that look at an object, not at its value."""
-_DEPTH: Final = 6
 _HELPERS: Final = 2
 """How far a dictionary is followed into the functions that get it."""
 
@@ -33,7 +41,7 @@ def shown(script: Script, call: cst.Call, loop: Loop) -> Shown | None:
     """Return the first value in the arguments of a call that forces a sync."""
     for arg in call.args:
         if arg.keyword is None or arg.keyword.value not in ("file", "step", "global_step"):
-            found = _waited_for(script, arg.value, loop, _DEPTH)
+            found = _waited_for(script, arg.value, loop, ASSIGNED)
             if found is not None:
                 return found
     return None
@@ -53,7 +61,7 @@ def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: i
         if not script.scopes.reads(name):
             continue
         if _is_value(script, name):
-            if script.kind(name) in _TENSORS:
+            if script.kind(name) in TENSORS:
                 if not script.values.placement.on_host(name):
                     return Shown(name.value, name)
             elif depth and (read := _was_read(script, name, loop, depth - 1)) is not None:
@@ -107,7 +115,7 @@ def _stays(script: Script, attribute: cst.Attribute) -> bool:
     """Return whether a tensor method returns a tensor."""
     call = script.tree.parent(attribute)
     whole = call if isinstance(call, cst.Call) and call.func is attribute else attribute
-    return script.kind(whole) in _TENSORS
+    return script.kind(whole) in TENSORS
 
 
 def _text(script: Script, name: cst.Name) -> str:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import End, Frequency, Kind, Loop, Role, Script, last_word
+from torchlint.api import TENSORS, End, Frequency, Kind, Loop, Role, Script, last_word
 from torchlint_rules.shared.alarms import BOUNDING, reports_alarm
 from torchlint_rules.shared.loggedvalues import Shown, shown
 
@@ -29,7 +29,6 @@ _COLLECTS: Final = ("update", "add", "append", "push", "accumulate")
 """Methods of a recorder that may only add a value to a mean, for which every value counts."""
 _PLOTTERS: Final = ("vis", "viz", "visdom")
 _FUNCTIONS: Final = ("builtins.print", "sys.stdout.write", "tqdm.tqdm.write", "progress_bar")
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 
 
 class LogLine(NamedTuple):
@@ -142,7 +141,7 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
     if _hands_over_a_read(script, call, func.attr):
         return True
     if method in _METHODS:
-        return script.kind(said) not in _TENSORS
+        return script.kind(said) not in TENSORS
     said = said.value if isinstance(said, cst.Subscript) else said
     word = last_word(said).lower()
     if method == "line":

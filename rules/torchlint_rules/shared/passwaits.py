@@ -7,12 +7,11 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Frequency, Kind, Loop, Script
+from torchlint.api import TENSORS, Frequency, Kind, Loop, Script
 from torchlint_rules.shared.graphbreaks import operands
 from torchlint_rules.shared.loglines import log_lines
 
 Holder = cst.If | cst.While | cst.Assert | cst.IfExp
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _ASKS: Final = (
     "math.isnan", "math.isinf", "math.isfinite", "builtins.max", "builtins.min",
 )  # fmt: skip
@@ -38,7 +37,7 @@ def staying(script: Script, loop: Loop, gone: Collection[cst.CSTNode]) -> list[c
 def tested_tensors(script: Script, holder: Holder) -> Iterator[cst.BaseExpression]:
     """Yield the parts of a test for which the host must know a tensor of the device."""
     for part in operands(holder.test):
-        if not _compares_text(part) and script.kind(part) in _TENSORS:
+        if not _compares_text(part) and script.kind(part) in TENSORS:
             if not script.values.placement.on_host(part):
                 yield part
 
@@ -87,6 +86,6 @@ def _of_region(script: Script, body: cst.CSTNode) -> Iterator[cst.CSTNode]:
 def _asks_tensor(script: Script, call: cst.Call) -> bool:
     """Return whether a function that compares or tests on the host gets a tensor of the device."""
     return any(
-        script.kind(arg.value) in _TENSORS and not script.values.placement.on_host(arg.value)
+        script.kind(arg.value) in TENSORS and not script.values.placement.on_host(arg.value)
         for arg in call.args
     )

@@ -7,23 +7,12 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Kind, Loader, Part, Script, State, Trait, method_of
+from torchlint.api import COLLATORS, TENSORS, Kind, Loader, Part, Script, State, Trait, method_of
 
 _PIN: Final = "pin_memory"
 _ROWS: Final = "torch.utils.data.TensorDataset"
 _COLLATE: Final = "collate_fn"
 _DEFAULT_DEVICE: Final = ("torch.set_default_device", "torch.set_default_tensor_type")
-_DICTS: Final = (
-    "torch.utils.data.default_collate",
-    "torch.utils.data._utils.collate.default_collate",
-    "transformers.default_data_collator",
-    "transformers.DefaultDataCollator",
-    "transformers.DataCollatorWithPadding",
-    "transformers.DataCollatorForLanguageModeling",
-    "transformers.DataCollatorForSeq2Seq",
-    "transformers.DataCollatorForTokenClassification",
-)
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _PINNABLE: Final = (Kind.TENSOR, Kind.SEQUENCE, Kind.MAPPING, Kind.NUMBER, Kind.STRING)
 
 
@@ -63,16 +52,16 @@ def _moves(script: Script, loader: Loader) -> bool:
     if loader.takes_one_batch:
         return False
     if script.program.devices.framework == "none":
-        return script.loaders.batches.are_moved(loader.node)
+        return script.loaders.batches.are_moved(loader)
     if loader.passes and not loader.escapes:
-        return script.loaders.batches.are_moved(loader.node)
+        return script.loaders.batches.are_moved(loader)
     dataset = loader.dataset
     values = script.values.origins.of(dataset).values if dataset is not None else ()
     if not any(isinstance(each, cst.Call) and script.name(each.func) == _ROWS for each in values):
         return True
     if not loader.passes:
         return _engine_moves(script)
-    return script.loaders.batches.are_moved(loader.node)
+    return script.loaders.batches.are_moved(loader)
 
 
 def _engine_moves(script: Script) -> bool:
@@ -160,13 +149,13 @@ def _collate(loader: Loader) -> tuple[cst.BaseExpression, ...] | None:
 def _is_torchs(script: Script, collate: cst.BaseExpression) -> bool:
     """Return whether a collate function is known to return tensors."""
     return isinstance(collate, cst.Lambda) or (
-        script.name(collate.func if isinstance(collate, cst.Call) else collate) in _DICTS
+        script.name(collate.func if isinstance(collate, cst.Call) else collate) in COLLATORS
     )
 
 
 def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
     name = script.name(collate.func if isinstance(collate, cst.Call) else collate)
-    if name in _DICTS:
+    if name in COLLATORS:
         return True
     if isinstance(collate, cst.Lambda):
         return _is_plain(script, collate.body)
@@ -185,11 +174,11 @@ def _holds_arrays(script: Script, value: cst.BaseExpression) -> bool:
     """Return whether a batch is seen to hold arrays, which are not pinned, and no tensors."""
     inside = [script.values.origins.of(value, steps).values for steps in ((None,), (None, None))]
     kinds = {script.kind(each) for values in inside for each in values}
-    return Kind.NDARRAY in kinds and kinds.isdisjoint(_TENSORS)
+    return Kind.NDARRAY in kinds and kinds.isdisjoint(TENSORS)
 
 
 def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
-    if isinstance(value, cst.Call) and script.name(value.func) in (*_DICTS, "builtins.tuple"):
+    if isinstance(value, cst.Call) and script.name(value.func) in (*COLLATORS, "builtins.tuple"):
         return True
     return isinstance(value, (cst.Tuple, cst.List, cst.Dict)) or script.kind(value) in _PINNABLE
 
@@ -248,7 +237,7 @@ def _is_own_class(script: Script, collate: cst.BaseExpression) -> bool:
 def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> Held:
     """Return the value from which a known collate function, or one of this file, fills a part."""
     name = script.name(collate.func if isinstance(collate, cst.Call) else collate)
-    if name in _DICTS:
+    if name in COLLATORS:
         return Held.TENSOR if part.steps else Held.OTHER
     function = script.functions.run_by(collate)
     returned: list[cst.BaseExpression] = []
@@ -258,7 +247,7 @@ def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> Hel
         returned = script.functions.returns(function)
     origins = [script.values.origins.of(one, part.steps) for one in returned]
     made = [value for origin in origins for value in origin.values]
-    if made and all(script.kind(value) in _TENSORS for value in made):
+    if made and all(script.kind(value) in TENSORS for value in made):
         return Held.TENSOR
     if not part.steps or not returned or any(_is_other(script, value) for value in made):
         return Held.OTHER
@@ -269,4 +258,4 @@ def _is_other(script: Script, value: cst.BaseExpression) -> bool:
     """Return whether a value certainly is no tensor: an object of this file, a list, a number."""
     if script.functions.instance_of(value) is not None:
         return True
-    return script.kind(value) not in (*_TENSORS, Kind.UNKNOWN)
+    return script.kind(value) not in (*TENSORS, Kind.UNKNOWN)

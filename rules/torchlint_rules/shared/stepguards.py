@@ -9,9 +9,9 @@ import libcst as cst
 
 from torchlint.api import (
     CALLERS,
+    TENSORS,
     Frequency,
     How,
-    Kind,
     Loop,
     Rate,
     Reading,
@@ -23,7 +23,6 @@ from torchlint.api import (
 )
 from torchlint_rules.shared.passwaits import tested_tensors
 
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _ASKS: Final = ("isfinite", "isnan", "isinf")
 _MODULES: Final = ("math", "numpy", "torch")
 _EXITS: Final = frozenset("sys.exit builtins.exit builtins.quit builtins.breakpoint".split())
@@ -100,7 +99,7 @@ def _asked(script: Script, test: cst.BaseExpression) -> tuple[cst.Call, cst.Base
             given = call.args[0].value
         if last not in _ASKS or given is None:
             continue
-        if script.kind(given) in _TENSORS and not script.values.placement.on_host(given):
+        if script.kind(given) in TENSORS and not script.values.placement.on_host(given):
             return call, given
         read = next(script.readings.within(given), None) or _read_before(script, given)
         if read is not None:

@@ -83,9 +83,7 @@ def _processes(script: Script, collate: cst.BaseExpression) -> bool:
         if isinstance(owner, cst.ClassDef):
             owner = script.functions.method(owner, "__call__")
         if isinstance(owner, cst.FunctionDef) and any(
-            _prepares(script, call)
-            for body in script.functions.reached(owner)
-            for call in script.functions.own(body, cst.Call)
+            _prepares(script, call) for call in script.functions.run_in(owner)
         ):
             return True
     return False

@@ -6,10 +6,9 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import ASSIGNED, How, Kind, Script, method_of, receiver_of
+from torchlint.api import ASSIGNED, TENSORS, How, Kind, Script, method_of, receiver_of
 from torchlint_rules.tl203_created_on_host.hosttensors import Made, made
 
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _LEAF: Final = "requires_grad_"
 _FILLING: Final = frozenset("from_numpy tensor as_tensor stack cat load".split())
 """Functions of torch that copy what the host holds, whatever they get."""
@@ -44,9 +43,9 @@ def _called(script: Script, call: cst.Call, depth: int) -> Made | None:
         plain = not callee.decorators and not script.functions.is_generator(callee)
         return computed(script, returned[0], depth - 1) if plain and len(returned) == 1 else None
     name, receiver = script.name(call.func), receiver_of(call)
-    given = [arg.value for arg in call.args if script.kind(arg.value) in _TENSORS]
+    given = [arg.value for arg in call.args if script.kind(arg.value) in TENSORS]
     if name is None and receiver is not None:
-        if script.program.moves.move(call) is not None or script.kind(receiver) not in _TENSORS:
+        if script.program.moves.move(call) is not None or script.kind(receiver) not in TENSORS:
             return None
         if method_of(call) == _LEAF:
             return None

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import (
+    TENSORS,
     CallSite,
     Edit,
     Edits,
@@ -26,7 +27,6 @@ from torchlint_rules.tl203_created_on_host.hostcomputed import computed
 from torchlint_rules.tl203_created_on_host.hosttensors import ARRAY, Made, made
 
 _WIDTH: Final = 100
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _COUNTED: Final = ("builtins.enumerate", "builtins.zip", "builtins.reversed")
 _TAKES_DTYPE: Final = frozenset("zeros ones eye".split())
 _GENERATOR: Final = "the GPU's random generator gives other numbers than the CPU's"
@@ -99,7 +99,7 @@ def _taken_along(script: Script, site: CallSite) -> cst.BaseExpression | None:
     if site.method == "copy_":
         holder = site.receiver.value if isinstance(site.receiver, cst.Attribute) else None
         return given if holder is not None and script.kind(holder) is Kind.MODULE else None
-    on_device = script.kind(given) in _TENSORS and not script.values.placement.on_host(given)
+    on_device = script.kind(given) in TENSORS and not script.values.placement.on_host(given)
     return site.receiver if on_device and site.method in ("to", "type_as") else None
 
 

@@ -7,14 +7,13 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Frequency, How, Kind, Role, Script, receiver_of
+from torchlint.api import TENSORS, Frequency, How, Kind, Role, Script, receiver_of
 from torchlint_rules.tl209_python_loop_over_tensor.elements import (
     elementwise,
     is_surely_tensor,
     walk,
 )
 
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _FEW: Final = 3
 _CONVERTS: Final = frozenset(
     f"torch.{word}"
@@ -36,10 +35,10 @@ def element_tests(
             continue
         for side in (test.left, test.comparisons[0].comparator):
             found = _element_of(script, side)
-            if found is None or id(found[0]) in said or script.kind(found[1]) not in _TENSORS:
+            if found is None or id(found[0]) in said or script.kind(found[1]) not in TENSORS:
                 continue
             loop, tensor = found
-            if script.kind(side) not in _TENSORS:
+            if script.kind(side) not in TENSORS:
                 continue
             if isinstance(side, cst.Subscript) and not _is_range(script, loop):
                 continue
@@ -201,7 +200,7 @@ def _is_fixed(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
 
 def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
     """Return whether a tensor may be on a device: one of the script, or a network's argument."""
-    if script.kind(tensor) in _TENSORS:
+    if script.kind(tensor) in TENSORS:
         made = script.values.origins.of(tensor).values if isinstance(tensor, cst.Attribute) else ()
         return not (
             made and all(map(script.values.placement.on_host, made))
@@ -266,11 +265,9 @@ def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
 
 def _takes_of_tensor(script: Script, value: cst.BaseExpression) -> bool:
     """Return whether a value depends on tensors, not only on indices as a constant table does."""
-    if any(
-        script.kind(item.value) in _TENSORS for item in script.tree.within(value, cst.Subscript)
-    ):
+    if any(script.kind(item.value) in TENSORS for item in script.tree.within(value, cst.Subscript)):
         return True
-    return script.kind(value) in _TENSORS and not _is_converted(script, value)
+    return script.kind(value) in TENSORS and not _is_converted(script, value)
 
 
 def _is_constant(value: cst.BaseExpression) -> bool:
@@ -284,7 +281,7 @@ def _is_converted(script: Script, value: cst.BaseExpression) -> bool:
     name = script.name(value.func) if isinstance(value, cst.Call) else None
     if name not in _CONVERTS or not isinstance(value, cst.Call) or not value.args:
         return False
-    return script.kind(value.args[0].value) not in _TENSORS
+    return script.kind(value.args[0].value) not in TENSORS
 
 
 def _counter(script: Script, loop: cst.For | cst.While) -> str | None:
@@ -339,7 +336,7 @@ def written_by_row(script: Script, loop: cst.For, line: cst.BaseSmallStatement) 
         return None
     root = _taken_apart(target)[0]
     word = found.target.value
-    if script.code(root) in script.code(line.value) or script.kind(root) not in _TENSORS:
+    if script.code(root) in script.code(line.value) or script.kind(root) not in TENSORS:
         return None
     uses = [name for name in script.tree.within(target, cst.Name) if name.value == word]
     plain = isinstance(line.value, cst.Name) and line.value.value == word

@@ -6,9 +6,8 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import How, Kind, Script, method_of, receiver_of
+from torchlint.api import TENSORS, How, Script, method_of, receiver_of
 
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _POINTWISE: Final = frozenset(
     (
         "abs exp log log2 log10 log1p expm1 sqrt rsqrt square pow sin cos tan tanh sigmoid relu "
@@ -69,7 +68,7 @@ def is_surely_tensor(script: Script, node: cst.BaseExpression) -> bool:
 
     The result of a network, an item of a batch or an argument may be a list.
     """
-    if script.kind(node) not in _TENSORS:
+    if script.kind(node) not in TENSORS:
         return False
     if isinstance(node, cst.Comparison):
         sides = [node.left, *(part.comparator for part in node.comparisons)]

@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Kind, Script
+from torchlint.api import TENSORS, Script
 from torchlint_rules.tl209_python_loop_over_tensor.elements import is_surely_tensor
 
 _JOINING: Final = ("torch.stack", "torch.cat")
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _WALKING: Final = ("builtins.range", "builtins.enumerate", "builtins.zip")
 _FEW: Final = 3
 _TRUTHS: Final = ("True", "False")
@@ -36,7 +35,7 @@ def rows_taken(script: Script) -> Iterator[Rows]:
             row = _row(script, taken)
             if row is not None and _is_walked(script, row, target, drawn):
                 plain = isinstance(target, cst.Name) and _is_index(row, target.value)
-                known = plain and script.kind(drawn) in _TENSORS
+                known = plain and script.kind(drawn) in TENSORS
                 yield Rows(site.node, row.value, drawn if known else None)
 
 
@@ -70,7 +69,7 @@ def _row(script: Script, taken: cst.BaseExpression) -> cst.Subscript | None:
 def _is_tensor(script: Script, item: cst.Subscript) -> bool:
     """Return whether the indexed object is a tensor on the device: no list takes two indices."""
     tensor = item.value
-    if script.kind(tensor) not in _TENSORS or script.values.placement.on_host(tensor):
+    if script.kind(tensor) not in TENSORS or script.values.placement.on_host(tensor):
         return False
     return len(item.slice) > 1 or is_surely_tensor(script, tensor)
 
@@ -104,7 +103,7 @@ def _uses(script: Script, part: cst.CSTNode, names: set[str]) -> bool:
 
 def _is_short(script: Script, drawn: cst.BaseExpression) -> bool:
     """Return whether a loop has few passes, or draws from something else than indices."""
-    if script.kind(drawn) in _TENSORS:
+    if script.kind(drawn) in TENSORS:
         return False
     if not isinstance(drawn, cst.Call) or script.name(drawn.func) not in _WALKING:
         return True

@@ -127,7 +127,7 @@ def _finding(code: str, script: Script, step: Step) -> Finding:
         f"`{named}` trains in float32; wrap forward and loss in bfloat16 `autocast` to use "
         "tensor cores"
     )
-    parallel = next(iter(script.calls.of(_PARALLEL)), None)
+    parallel = next(iter(script.around(step).calls.of(_PARALLEL)), None)
     notes: tuple[Note, ...] = ()
     fix = None
     if parallel is not None:

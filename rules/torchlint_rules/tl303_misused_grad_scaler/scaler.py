@@ -400,11 +400,7 @@ def _made_in_loop(script: Script) -> Iterator[Misuse]:
 
 
 def _makes_optimizer(script: Script, region: cst.CSTNode) -> bool:
-    return any(
-        script.kind(call) is Kind.OPTIMIZER
-        for body in script.functions.reached(region)
-        for call in script.functions.own(body, cst.Call)
-    )
+    return any(script.kind(call) is Kind.OPTIMIZER for call in script.functions.run_in(region))
 
 
 def _resetting(script: Script, call: cst.Call) -> Loop | None:

@@ -8,7 +8,17 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Frequency, How, Kind, Role, Script, method_of, receiver_of
+from torchlint.api import (
+    ASSIGNED,
+    Binding,
+    Frequency,
+    How,
+    Kind,
+    Role,
+    Script,
+    method_of,
+    receiver_of,
+)
 
 TENSORS: Final = frozenset(
     f"torch.{word}" for word in "cat concat concatenate hstack vstack stack".split()
@@ -34,7 +44,6 @@ _SAME: Final = frozenset(
     ).split()
 )
 _PARTS: Final = re.compile(r"\bself\.\w*(layer|block|stage|level|head|kernel|scale|branch)")
-_DEPTH: Final = 6
 
 
 class Growth(NamedTuple):
@@ -315,7 +324,7 @@ def _read_by_callees(script: Script, loop: cst.For | cst.While, text: str) -> bo
 
 def held(script: Script, value: cst.BaseExpression, loop: cst.For | cst.While) -> Held:
     """Return the memory that storing a value keeps alive: the tensors that it shares it with."""
-    return _held(script, value, loop, _DEPTH)
+    return _held(script, value, loop, ASSIGNED)
 
 
 def _held(script: Script, value: cst.BaseExpression, loop: cst.For | cst.While, depth: int) -> Held:

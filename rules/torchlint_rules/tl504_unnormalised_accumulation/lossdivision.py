@@ -7,7 +7,16 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import GradientAccumulation, How, Kind, Script, State, method_of, receiver_of
+from torchlint.api import (
+    ASSIGNED,
+    GradientAccumulation,
+    How,
+    Kind,
+    Script,
+    State,
+    method_of,
+    receiver_of,
+)
 
 _SCALE_FREE: Final = frozenset(
     "Adam AdamW NAdam RAdam Adamax SparseAdam RMSprop Adagrad Adadelta Rprop".split()
@@ -21,7 +30,6 @@ _DIVIDING: Final = frozenset("div div_ mul mul_ true_divide multiply divide".spl
 _SCALES: Final = re.compile(r"scale|norm|factor|inv|weight", re.IGNORECASE)
 _RATE: Final = re.compile(r"(?:\w*_)?(?:lr|learning_rate)")
 _BATCH: Final = re.compile(r"batch|\bbs\b", re.IGNORECASE)
-_DEPTH: Final = 5
 
 
 def is_averaged(
@@ -33,7 +41,7 @@ def is_averaged(
     """Return whether other code may divide, or the losses should be summed."""
     word = script.code(size).rpartition(".")[2]
     return (
-        any(_is_scaled(script, loss, word, _DEPTH) for loss in losses)
+        any(_is_scaled(script, loss, word, ASSIGNED) for loss in losses)
         or any(
             each.attr.value == "grad"
             for each in script.tree.within(window.loop.node, cst.Attribute)

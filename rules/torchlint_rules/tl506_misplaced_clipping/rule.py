@@ -160,7 +160,7 @@ def _said(
     name = script.code(call.func)
     home = script.scopes.function(call)
     if home is not None and _is_before_backward(script, home):
-        option = _OPTIONS[script.loops.ownership.hooks.framework(home) or ""]
+        option = _OPTIONS[script.values.hooks.framework(home) or ""]
         message = (
             f"`{name}` comes before `backward()` runs on what `{home.name.value}` returns: it "
             f"clips nothing; pass `{option}` to the trainer instead"
@@ -193,7 +193,7 @@ def _said(
 
 def _is_before_backward(script: Script, method: cst.FunctionDef) -> bool:
     """Return whether a method returns its loss to a framework without going backward itself."""
-    if not script.loops.ownership.hooks.sends(method):
+    if not script.values.hooks.sends(method):
         return False
     acts = script.optimizers.updates.within(method.body)
     again = (call for call in script.tree.within(method.body, cst.Call) if _runs_base(call, method))

@@ -69,13 +69,15 @@ class EvaluationInTrainingMode(Rule):
 
     def _predicting(self, script: Script) -> Iterator[Finding]:
         """Yield the findings for scripts that only apply a network, as its class made it."""
+        loads = script.program.purpose.intent.loads_weights
+        when = "after its weights are loaded" if loads else "first"
         for call, network in predictions(script):
             name = script.code(network)
             if not DELIBERATE.isdisjoint(script.names.words(name)):
                 continue
             message = (
                 f"`{name}` predicts in training mode: dropout and batch norm make its output "
-                f"depend on chance; call `{name}.eval()` after its weights are loaded"
+                f"depend on chance; call `{name}.eval()` {when}"
             )
             yield Finding(self.code, script.span(call), message)
 

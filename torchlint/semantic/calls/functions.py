@@ -8,12 +8,13 @@ from typing import Any, Final, TypeVar, cast
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.calls.annotations import acts, named_types
 from torchlint.semantic.calls.hyperparameters import kept_parameters
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
 from torchlint.semantic.calls.overriding import Overriding
 from torchlint.semantic.calls.passing import Passing
-from torchlint.semantic.scope.limits import CALLED
+from torchlint.semantic.scope.limits import CALLED, REACHED
 from torchlint.semantic.scope.memo import AnswerIndex, Memo
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
@@ -25,7 +26,6 @@ from torchlint.semantic.view import Symbol
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 Definition = cst.FunctionDef | cst.ClassDef
 
-_FAR: Final = 8
 _DEFINING: Final = (How.FUNCTION, How.CLASS, How.ASSIGN)
 
 
@@ -56,10 +56,6 @@ class Functions:
         """Return the expression that a call passes for a parameter, None if it passes none."""
         self.taken = self._passing.taken
         """Return the binding of the parameter for which a call passes an expression."""
-        self._called: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
-        self._handed: dict[str, AnswerIndex[cst.CSTNode, Definition | None]] = {}
-        self._own_nodes: dict[tuple[cst.CSTNode, type[cst.CSTNode]], list[Any]] = {}
-        self._bodies: dict[tuple[cst.CSTNode, int], tuple[cst.CSTNode, ...]] = {}
 
     # -- definitions ----------------------------------------------------------
 
@@ -374,11 +370,7 @@ class Functions:
         if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
             for called in self._called_values.with_answer(owner):
                 yield cast("cst.Call", self.tree.parent(called))
-        if name not in self._called:
-            self._called[name] = AnswerIndex(
-                self._definitions, filter(self._run_through, self.mentions(name))
-            )
-        for mention in self._called[name].with_answer(function):
+        for mention in self._run_by(name).with_answer(function):
             run = self._run_through(mention)
             if run is not None:
                 yield run
@@ -442,11 +434,18 @@ class Functions:
         """Return whether a function may be called from places that are not in view."""
         if self.called_unseen(function):
             return True
-        name = function.name.value
-        if name not in self._handed:
-            mentions = (each for each in self.mentions(name) if not self._is_called(each))
-            self._handed[name] = AnswerIndex(self._definitions, mentions)
-        return bool(self._handed[name].with_answer(function))
+        return bool(self._handed_on(function.name.value).with_answer(function))
+
+    @cached_method
+    def _run_by(self, name: str) -> AnswerIndex[cst.CSTNode, Definition | None]:
+        """Return the mentions of a name through which calls run what it names."""
+        return AnswerIndex(self._definitions, filter(self._run_through, self.mentions(name)))
+
+    @cached_method
+    def _handed_on(self, name: str) -> AnswerIndex[cst.CSTNode, Definition | None]:
+        """Return the mentions of a name that are not called."""
+        mentions = (each for each in self.mentions(name) if not self._is_called(each))
+        return AnswerIndex(self._definitions, mentions)
 
     def _is_called(self, mention: cst.CSTNode) -> bool:
         holder = self.tree.parent(mention)
@@ -463,26 +462,27 @@ class Functions:
 
     def own(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
         """Yield the nodes of a type that run as part of `outer`, skipping nested functions."""
-        key = (outer, kind)
-        found = self._own_nodes.get(key)
-        if found is None:
-            function = self.scopes.function
-            home = outer if type(outer) is cst.FunctionDef else function(outer)
-            nodes = self.tree.within(outer, kind)
-            found = self._own_nodes[key] = [node for node in nodes if function(node) is home]
-        return iter(found)
+        return iter(self._own_nodes(outer, kind))
 
+    def run_in(self, region: cst.CSTNode) -> Iterator[cst.Call]:
+        """Yield the calls that run with a region, including those in functions it calls."""
+        for body in self.reached(region):
+            yield from self.own(body, cst.Call)
+
+    @cached_method
+    def _own_nodes(self, outer: cst.CSTNode, kind: type[cst.CSTNode]) -> list[Any]:
+        function = self.scopes.function
+        home = outer if type(outer) is cst.FunctionDef else function(outer)
+        return [node for node in self.tree.within(outer, kind) if function(node) is home]
+
+    @cached_method
     def reached(self, outer: cst.CSTNode, depth: int = CALLED) -> tuple[cst.CSTNode, ...]:
         """Return a node and the bodies of functions in this file that it runs, callees last."""
-        key = (outer, depth)
-        found = self._bodies.get(key)
-        if found is None:
-            bodies, edge, seen = [outer], [outer], {outer}
-            for _ in range(depth):
-                edge = [body for node in edge for body in self._callees(node, seen)]
-                bodies += edge
-            found = self._bodies[key] = tuple(bodies)
-        return found
+        bodies, edge, seen = [outer], [outer], {outer}
+        for _ in range(depth):
+            edge = [body for node in edge for body in self._callees(node, seen)]
+            bodies += edge
+        return tuple(bodies)
 
     def run_with(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
         """Return the bodies that run together with a node: its callers and everything they run.
@@ -501,7 +501,7 @@ class Functions:
                 outermost.append(body)
             edge += [each for each in dict.fromkeys(around) if each not in seen]
             seen.update(around)
-        bodies = [body for outer in outermost for body in self.reached(outer, _FAR)]
+        bodies = [body for outer in outermost for body in self.reached(outer, REACHED)]
         return tuple(dict.fromkeys([*seen, *bodies]))
 
     def _callees(self, node: cst.CSTNode, seen: set[cst.CSTNode]) -> Iterator[cst.FunctionDef]:

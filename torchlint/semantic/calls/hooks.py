@@ -10,7 +10,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.syntax.methods import method_of
 
 
@@ -92,9 +92,6 @@ class Hooks(Analysis):
 
     def __init__(self, functions: Functions) -> None:
         super().__init__(functions)
-        self._classes = Memo["cst.ClassDef", "tuple[str, str] | None"](
-            None, self.names.trail, self._served
-        )
 
     def framework(self, function: cst.FunctionDef) -> str | None:
         """Return the framework that calls methods of the class around a function."""
@@ -156,8 +153,9 @@ class Hooks(Analysis):
 
     def _of(self, function: cst.FunctionDef) -> tuple[str, str] | None:
         owner = self.scopes.scope(function).node
-        return self._classes.answer(owner) if isinstance(owner, cst.ClassDef) else None
+        return self._served(owner) if isinstance(owner, cst.ClassDef) else None
 
+    @memoized(None)
     def _served(self, owner: cst.ClassDef) -> tuple[str, str] | None:
         for base in self.functions.bases(owner):
             for pattern, framework, what in _BASES:

@@ -7,6 +7,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes
 from torchlint.semantic.syntax.tree import Tree
@@ -39,7 +40,6 @@ class Passing:
         self.callers = callers
         self.definition = definition
         self.mentions = mentions
-        self._fields: dict[Binding, tuple[Binding, ...]] = {}
 
     def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
         """Return the expressions that calls in view pass to a parameter, and its default."""
@@ -122,18 +122,16 @@ class Passing:
 
     # -- fields of dataclasses ----------------------------------------------------
 
+    @cached_method
     def of_field(self, field: Binding, owner: cst.ClassDef) -> tuple[Binding, ...]:
         """Return what calls in view assign to a field that a class declares, or the field itself.
 
         Only a dataclass has fields that calls assign. The default of one counts, too.
         """
-        found = self._fields.get(field)
-        if found is None:
-            given = self._given_to_field(field, owner) if self._is_dataclass(owner) else ()
-            made = tuple(field._replace(how=How.ASSIGN, value=each) for each in given)
-            default = () if field.value is None or self._is_empty(field.value) else (field,)
-            found = self._fields[field] = (*made, *default) or (field,)
-        return found
+        given = self._given_to_field(field, owner) if self._is_dataclass(owner) else ()
+        made = tuple(field._replace(how=How.ASSIGN, value=each) for each in given)
+        default = () if field.value is None or self._is_empty(field.value) else (field,)
+        return (*made, *default) or (field,)
 
     def _is_empty(self, value: cst.BaseExpression) -> bool:
         """Return whether a field has no default: `attr.ib()`."""

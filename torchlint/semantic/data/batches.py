@@ -7,13 +7,13 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.data.loaders import Loaders
+from torchlint.semantic.data.loaders import Loader, Loaders
 from torchlint.semantic.scope.limits import ASSIGNED, CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _OF_TENSORS: Final = frozenset(
     (
@@ -29,12 +29,11 @@ _MOVING: Final = ("to", "cuda", "xpu", "type", "copy_")
 _TOKENIZERS: Final = frozenset("tok tokenizer tokeniser tokenize tokenise".split())
 
 
-class Batches(Analysis):
+class Batches(ValueAnalysis):
     """Follows the batches of a loader through the code that receives them."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, loaders: Loaders) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
+    def __init__(self, values: KnownValues, loaders: Loaders) -> None:
+        super().__init__(values)
         self.loaders = loaders
 
     def are_mappings(self, place: cst.CSTNode) -> bool:
@@ -84,18 +83,18 @@ class Batches(Analysis):
             return (self.names.name(outer.func) or "").startswith("torch.")
         return isinstance(holder, (cst.BinaryOperation, cst.ComparisonTarget))
 
-    def are_moved(self, made: cst.Call) -> bool:
+    def are_moved(self, loader: Loader) -> bool:
         """Return whether any pass over a loader moves its batches to a device."""
-        if self.loaders.receivers(made):
+        if loader.receivers:
             return True
-        places = self.loaders.passes(made)
+        places = loader.passes
         regions = [self._region(place) for place in places]
         if any(self._hands_on(place) for place in places):
             return True
         if any(
-            isinstance(call.func, cst.Attribute) and call.func.attr.value == "pin_memory"
+            method_of(call) == "pin_memory"
             for region in regions
-            for call in self._reached(region)
+            for call in self.functions.run_in(region)
         ):
             return False
         return not places or any(
@@ -116,10 +115,6 @@ class Batches(Analysis):
         if isinstance(place, cst.For):
             return place
         return self.scopes.home(place)
-
-    def _reached(self, region: cst.CSTNode) -> Iterator[cst.Call]:
-        for body in self.functions.reached(region):
-            yield from self.functions.own(body, cst.Call)
 
     def _batch_names(self, place: cst.CSTNode, region: cst.CSTNode) -> set[str]:
         """Return the names that hold a batch or something computed from one."""
@@ -189,7 +184,7 @@ class Batches(Analysis):
                     return True
                 continue
             if callee is not None and any(
-                _moves(inner) and not _follows(inner) for inner in self._reached(callee)
+                _moves(inner) and not _follows(inner) for inner in self.functions.run_in(callee)
             ):
                 return True
             if callee is None and not _tokenises(call) and self._out_of_sight(call):

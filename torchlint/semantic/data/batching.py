@@ -8,15 +8,14 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.limits import ASSIGNED
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _DATASETS: Final = frozenset({"torch.utils.data.Dataset", "builtins.object", "typing.Generic"})
 _CASTS: Final = frozenset("float double half bfloat16 long int short bool clone detach".split())
@@ -35,25 +34,16 @@ class Layout(Enum):
     UNSEEN = auto()
 
 
-class Batching(Analysis):
+class Batching(ValueAnalysis):
     """Finds datasets where `dataset[[3, 1]]` equals collating the two items."""
 
-    def __init__(
-        self, functions: Functions, kinds: Kinds, origins: Origins, work: ItemWork
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.origins = origins
+    def __init__(self, values: KnownValues, work: ItemWork) -> None:
+        super().__init__(values)
         self.work = work
-        self._indexed = Memo[cst.BaseExpression, "list[cst.BaseExpression] | None"](
-            None, self.names.trail, self._find_tensors
-        )
 
+    @memoized(None)
     def tensors(self, dataset: cst.BaseExpression) -> list[cst.BaseExpression] | None:
         """Return the tensors that a dataset indexes; None if it may reject a list of indices."""
-        return self._indexed.answer(dataset)
-
-    def _find_tensors(self, dataset: cst.BaseExpression) -> list[cst.BaseExpression] | None:
         origin = self.origins.of(dataset)
         if not origin.complete or not origin.values:
             return None
@@ -92,7 +82,7 @@ class Batching(Analysis):
         origin = self.origins.of(node)
         return origin.complete and all(
             self.names.name(value.func) in ("builtins.range", "builtins.list")
-            or (isinstance(value.func, cst.Attribute) and value.func.attr.value == "tolist")
+            or (method_of(value) == "tolist")
             or self.kinds.kind(value) is Kind.NDARRAY
             if isinstance(value, cst.Call)
             else isinstance(value, cst.List)

@@ -9,7 +9,6 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.itemkeys import ItemKeys
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.randomness import is_deterministic_transform, random_name
@@ -18,9 +17,7 @@ from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.origins import Origins
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class Trait(Enum):
@@ -92,19 +89,14 @@ _MAPPING: Final = frozenset(
 """Methods of datasets of Hugging Face that give a stream of a stream."""
 
 
-class Datasets(Analysis):
+class Datasets(ValueAnalysis):
     """Finds the traits of datasets, transforms and collate functions that matter for workers."""
 
-    def __init__(
-        self, functions: Functions, kinds: Kinds, values: Values, origins: Origins
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.values = values
-        self.origins = origins
-        self.work = ItemWork(functions, kinds, origins)
-        self.rows = TokenRows(functions, origins)
-        self.keys = ItemKeys(functions)
+    def __init__(self, values: KnownValues) -> None:
+        super().__init__(values)
+        self.work = ItemWork(values)
+        self.rows = TokenRows(values)
+        self.keys = ItemKeys(self.functions)
         self._open: set[int] = set()
 
     def traits(self, node: cst.BaseExpression) -> Traits:

@@ -7,6 +7,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.calls.functions import Analysis, Functions
 
 _TIMES: Final = 200
@@ -18,24 +19,21 @@ class ItemKeys(Analysis):
 
     def __init__(self, functions: Functions) -> None:
         super().__init__(functions)
-        self._known: dict[tuple[int, str], tuple[cst.BaseExpression, ...]] = {}
 
+    @cached_method
     def expressions(self, read: cst.FunctionDef, key: str) -> tuple[cst.BaseExpression, ...]:
         """Return all expressions of a method that an entry depends on; none if it is not in sight.
 
         The conditions around them are among them.
         """
-        found = self._known.get((id(read), key))
-        if found is None:
-            seen: dict[cst.BaseExpression, None] = {}
-            edge = list(self._entries(read, key))
-            while edge and len(seen) < _TIMES:
-                node = edge.pop()
-                if node not in seen:
-                    seen[node] = None
-                    edge += self._behind(node, read)
-            found = self._known[id(read), key] = tuple(seen) if not edge else ()
-        return found
+        seen: dict[cst.BaseExpression, None] = {}
+        edge = list(self._entries(read, key))
+        while edge and len(seen) < _TIMES:
+            node = edge.pop()
+            if node not in seen:
+                seen[node] = None
+                edge += self._behind(node, read)
+        return tuple(seen) if not edge else ()
 
     def read(self, node: cst.BaseExpression) -> Iterator[str]:
         """Yield the keys that an expression reads: "ids" of `[item["ids"] for item in items]`."""

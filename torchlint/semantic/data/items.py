@@ -8,11 +8,9 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.kind import Kind, derived
-from torchlint.semantic.values.origins import Origins
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.values.known import ValueAnalysis
 
 _LOADER: Final = "torch.utils.data.DataLoader"
 
@@ -37,13 +35,8 @@ class ItemCode(NamedTuple):
     owner: cst.ClassDef | None
 
 
-class Items(Analysis):
+class Items(ValueAnalysis):
     """Finds the code of datasets and collate functions."""
-
-    def __init__(self, functions: Functions, values: Values, origins: Origins) -> None:
-        super().__init__(functions)
-        self.values = values
-        self.origins = origins
 
     def all(self) -> list[ItemCode]:
         """Return the functions that run for items and batches, each once, in source order."""

@@ -8,14 +8,12 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import ValueAnalysis
 
 _GENERATORS: Final = frozenset({
     "numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "torch.Generator",
@@ -52,13 +50,8 @@ _SETTINGS: Final = frozenset(
 )
 
 
-class ItemWork(Analysis):
+class ItemWork(ValueAnalysis):
     """Analyses the functions that run whenever an item of a dataset is read."""
-
-    def __init__(self, functions: Functions, kinds: Kinds, origins: Origins) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.origins = origins
 
     # -- random numbers -------------------------------------------------------
 
@@ -263,4 +256,4 @@ class ItemWork(Analysis):
         name = self.names.name(call.func)
         if name is not None:
             return name in _CHEAP_CALLS
-        return isinstance(call.func, cst.Attribute) and call.func.attr.value in _CHEAP_METHODS
+        return method_of(call) in _CHEAP_METHODS

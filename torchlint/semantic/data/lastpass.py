@@ -7,12 +7,11 @@ from typing import Final, TypeGuard
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.datasets import Datasets, Trait
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.values.origins import Origins
-from torchlint.semantic.values.values import State, Values
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.values import State
 
 _LOADER: Final = "torch.utils.data.DataLoader"
 _BARS: Final = re.compile(r"tqdm\.(?:\w+\.)*(?:tqdm|tqdm_notebook)|rich\.progress\.track")
@@ -20,15 +19,11 @@ _RANGES: Final = re.compile(r"builtins\.range|tqdm\.(?:\w+\.)*trange")
 _NO_LENGTH: Final = (Trait.UNSEEN, Trait.ITERABLE)
 
 
-class LastPass(Analysis):
+class LastPass(ValueAnalysis):
     """Writes the test for the last pass of a loop that counts its passes."""
 
-    def __init__(
-        self, functions: Functions, values: Values, origins: Origins, datasets: Datasets
-    ) -> None:
-        super().__init__(functions)
-        self.values = values
-        self.origins = origins
+    def __init__(self, values: KnownValues, datasets: Datasets) -> None:
+        super().__init__(values)
         self.datasets = datasets
 
     def test(self, loop: Loop) -> str | None:

@@ -8,11 +8,11 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.scope.limits import CALLERS
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.calls import CallSite
-from torchlint.semantic.values.origins import Origins
-from torchlint.semantic.values.values import State, Values
+from torchlint.semantic.values.known import ValueAnalysis
+from torchlint.semantic.values.values import State
 
 _SERVED: Final = re.compile(
     r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*Lightning(?:Data)?Module"
@@ -24,13 +24,8 @@ _RELOADING: Final = ("reload_dataloaders_every_n_epochs", "reload_dataloaders_ev
 """The options of Lightning's trainer that make it ask for new loaders."""
 
 
-class LightningLoaders(Analysis):
+class LightningLoaders(ValueAnalysis):
     """Finds the hooks and the trainers through which Lightning gets loaders."""
-
-    def __init__(self, values: Values, origins: Origins) -> None:
-        super().__init__(values.functions)
-        self.values = values
-        self.origins = origins
 
     def hooks(
         self, function: cst.FunctionDef | None, depth: int = CALLERS
@@ -79,7 +74,7 @@ class LightningLoaders(Analysis):
     def _fits(self, owner: cst.ClassDef) -> Iterator[cst.Call]:
         """Yield the calls that fit an instance of a class."""
         for call in self.tree.all(cst.Call):
-            if isinstance(call.func, cst.Attribute) and call.func.attr.value == "fit":
+            if method_of(call) == "fit":
                 if any(self.functions.instance_of(arg.value) is owner for arg in call.args):
                     yield call
 

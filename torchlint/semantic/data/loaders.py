@@ -8,21 +8,20 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.data.datasets import Datasets, Traits
 from torchlint.semantic.data.lightningloaders import LightningLoaders
 from torchlint.semantic.data.shortpasses import ShortPasses
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.limits import CALLERS
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.signatures import place
-from torchlint.semantic.values.values import State, Value, Values
+from torchlint.semantic.values.values import State, Value
 
 _LOADER: Final = "torch.utils.data.DataLoader"
 _KNOWN: Final = ("builtins.", "tqdm.", "torch.", "itertools.", "copy.", "logging.", "rich.")
@@ -102,37 +101,36 @@ class Loader(CallSite):
     @property
     def passes(self) -> list[cst.CSTNode]:
         """The loops, comprehensions, `iter` calls and `yield from` over the loader."""
-        return self._loaders.passes(self.node)
+        return self._loaders.passes.get(id(self.node), [])
 
     @property
     def training_loops(self) -> list[Loop]:
         """The loops over the loader that train."""
-        return self._loaders.training_loops(self.node)
+        loops = [self._loaders.loops.loop(each) for each in self.passes if type(each) is cst.For]
+        return [loop for loop in loops if loop.role is Role.TRAIN_BATCH]
 
     @property
     def receivers(self) -> list[cst.Call]:
         """The calls of functions outside this file that receive the loader."""
-        return self._loaders.receivers(self.node)
+        return self._loaders.receivers.get(id(self.node), [])
 
     @property
     def escapes(self) -> bool:
         """Whether code outside this file may receive the loader."""
-        return self._loaders.escapes(self.node)
-
-    @property
-    def repeated(self) -> list[cst.CSTNode]:
-        """The places that start a pass over the same loader again and again."""
-        return self._loaders.repeated(self.node)
+        return bool(self.receivers) or id(self.node) in self._loaders.kept
 
     @property
     def takes_one_batch(self) -> bool:
         """Whether only a batch or two are ever taken."""
-        return self._loaders.takes_one_batch(self.node)
+        return self.takes_one_batch_a_pass and not any(
+            True for place in self.passes for _ in self._loaders.loops.around(place)
+        )
 
     @property
     def takes_one_batch_a_pass(self) -> bool:
         """Whether each pass takes one of the batches, or the first few."""
-        return self._loaders.takes_one_batch_a_pass(self.node)
+        takes_one = self._loaders.short.takes_one
+        return bool(self.passes) and all(map(takes_one, self.passes)) and not self.receivers
 
     @property
     def is_unread(self) -> bool:
@@ -142,24 +140,74 @@ class Loader(CallSite):
     @property
     def is_made_in_batch_loop(self) -> bool:
         """Whether the loader is rebuilt inside a training batch loop."""
-        return self._loaders.made_in_batch_loop(self.node)
+        return self._loaders.is_in_batch_loop(self.node)
+
+    # -- repeated passes -------------------------------------------------
+
+    @property
+    def repeated(self) -> list[cst.CSTNode]:
+        """The places that start a pass over the same loader again and again."""
+        found = [
+            place
+            for place in (*self.passes, *self.receivers)
+            if self._repeats(place, self._drawn(place), CALLERS)
+        ]
+        function = self._loaders.scopes.function(self.node)
+        return [*found, *self._loaders.lightning.hooks(function)]
+
+    def _drawn(self, place: cst.CSTNode) -> cst.BaseExpression | None:
+        """Return the expression for the loader at a place that draws from it."""
+        given: list[cst.BaseExpression] = []
+        if isinstance(place, cst.Call):
+            given = [arg.value for arg in place.args]
+        elif isinstance(place, (cst.For, cst.CompFor)):
+            given = self._loaders.iteration.iterated(place.iter)
+        elif isinstance(place, cst.From):
+            given = self._loaders.iteration.iterated(place.item)
+        return next((each for each in given if self in self._loaders.made_by(each)), None)
+
+    def _repeats(self, place: cst.CSTNode, drawn: cst.BaseExpression | None, depth: int) -> bool:
+        loaders = self._loaders
+        same = [self, *(loaders.made_by(drawn) if drawn is not None else ())]
+        for loop in loaders.loops.around(place):
+            if any(each.is_built_by(loop.node.body) for each in same):
+                return False
+            if loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or _goes_around(loop.node):
+                return not loaders.runs_once(loop.node)
+        function = loaders.scopes.function(place)
+        if function is None or not depth or self.is_built_by(function):
+            return False
+        return any(
+            self._repeats(caller, given, depth - 1)
+            for caller, given in self._handed_over(function, drawn)
+        )
+
+    def _handed_over(
+        self, function: cst.FunctionDef, drawn: cst.BaseExpression | None
+    ) -> Iterator[tuple[cst.Call, cst.BaseExpression | None]]:
+        """Yield the calls of a function that may hand it this very loader, and the argument."""
+        functions = self._loaders.functions
+        parameter = self._loaders.parameter(drawn)
+        for call in functions.callers(function):
+            given = functions.passed(call, function, parameter) if parameter else None
+            if given is None or self in self._loaders.made_by(given):
+                yield call, given
+
+    def is_built_by(self, region: cst.CSTNode) -> bool:
+        """Return whether each run of some code rebuilds the loader."""
+        bodies = self._loaders.functions.reached(region)
+        return any(self._loaders.tree.inside(self.node, body) for body in bodies)
 
 
-class Loaders(Analysis):
+class Loaders(ValueAnalysis):
     """Finds the calls that create torch's DataLoader, and the passes over each."""
 
-    def __init__(self, values: Values, kinds: Kinds, loops: Loops, datasets: Datasets) -> None:
-        super().__init__(values.functions)
-        self.values = values
-        self.kinds = kinds
-        self.origins = kinds.origins
-        self.iteration = kinds.iteration
+    def __init__(self, values: KnownValues, loops: Loops, datasets: Datasets) -> None:
+        super().__init__(values)
         self.loops = loops
         self.datasets = datasets
         self.short = ShortPasses(self.functions, loops)
-        self.lightning = LightningLoaders(values, self.origins)
-        self._in_batch_loops = Memo(False, self.names.trail, self._in_batch_loop)
-        self._passes: dict[int, list[cst.CSTNode]] | None = None
+        self.lightning = LightningLoaders(values)
 
     def __iter__(self) -> Iterator[Loader]:
         """Yield the loaders that the file makes, in source order."""
@@ -230,25 +278,8 @@ class Loaders(Analysis):
 
     # -- passes over a loader ----------------------------------------------------
 
-    def passes(self, call: cst.Call) -> list[cst.CSTNode]:
-        """Return the loops, comprehensions, `iter` calls and `yield from` over a loader."""
-        return self._collected().get(id(call), [])
-
-    def training_loops(self, call: cst.Call) -> list[Loop]:
-        """Return the loops over a loader that train."""
-        loops = [self.loops.loop(each) for each in self.passes(call) if isinstance(each, cst.For)]
-        return [loop for loop in loops if loop.role is Role.TRAIN_BATCH]
-
-    def receivers(self, call: cst.Call) -> list[cst.Call]:
-        """Return the calls of functions outside this file that receive a loader."""
-        return self._takers.get(id(call), [])
-
-    def escapes(self, call: cst.Call) -> bool:
-        """Return whether code outside this file may receive a loader."""
-        return bool(self.receivers(call)) or id(call) in self._kept
-
     @cached_property
-    def _kept(self) -> set[int]:
+    def kept(self) -> set[int]:
         """The loaders passed to code outside this file, in a container too, or returned to it."""
         given = [
             arg.value
@@ -275,7 +306,8 @@ class Loaders(Analysis):
         return self.functions.callee(call) is None and not self.functions.definition(call.func)
 
     @cached_property
-    def _takers(self) -> dict[int, list[cst.Call]]:
+    def receivers(self) -> dict[int, list[cst.Call]]:
+        """The calls of functions outside this file that receive each loader."""
         found: dict[int, list[cst.Call]] = {}
         for call in self.tree.all(cst.Call):
             if call.args and self._out_of_sight(call):
@@ -284,27 +316,26 @@ class Loaders(Analysis):
                         found.setdefault(id(made.node), []).append(call)
         return found
 
-    def _collected(self) -> dict[int, list[cst.CSTNode]]:
-        if self._passes is None:
-            self._passes = {}
-            for loop in self.tree.all(cst.For):
-                self._note(loop, loop.iter)
-            for comprehension in self.tree.all(cst.CompFor):
-                self._note(comprehension, comprehension.iter)
-            for passed_on in self.tree.all(cst.From):
-                self._note(passed_on, passed_on.item)
-            for call in self.tree.all(cst.Call):
-                if self.names.name(call.func) == "builtins.iter" and call.args:
-                    self._note(call, call.args[0].value)
-        return self._passes
+    @cached_property
+    def passes(self) -> dict[int, list[cst.CSTNode]]:
+        """The loops and other passes over each loader."""
+        passes: dict[int, list[cst.CSTNode]] = {}
+        for node, drawn in self._draws():
+            for source in self.iteration.iterated(drawn):
+                for made in self.made_by(source):
+                    found = passes.setdefault(id(made.node), [])
+                    if node not in found:
+                        found.append(node)
+        return passes
 
-    def _note(self, node: cst.CSTNode, drawn: cst.BaseExpression) -> None:
-        assert self._passes is not None
-        for source in self.iteration.iterated(drawn):
-            for made in self.made_by(source):
-                found = self._passes.setdefault(id(made.node), [])
-                if node not in found:
-                    found.append(node)
+    def _draws(self) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
+        """Yield what passes over something, with what it passes over."""
+        yield from ((loop, loop.iter) for loop in self.tree.all(cst.For))
+        yield from ((each, each.iter) for each in self.tree.all(cst.CompFor))
+        yield from ((each, each.item) for each in self.tree.all(cst.From))
+        for call in self.tree.all(cst.Call):
+            if self.names.name(call.func) == "builtins.iter" and call.args:
+                yield call, call.args[0].value
 
     def _out_of_sight(self, call: cst.Call) -> bool:
         last = word_of(call)
@@ -320,70 +351,17 @@ class Loaders(Analysis):
             return []
         return self.made_by(node) if self.kinds.kind(node) is Kind.LOADER else []
 
-    def takes_one_batch(self, call: cst.Call) -> bool:
-        """Return whether only a batch or two are ever taken from a loader."""
-        return self.takes_one_batch_a_pass(call) and not any(
-            True for place in self.passes(call) for _ in self.loops.around(place)
-        )
-
-    def takes_one_batch_a_pass(self, call: cst.Call) -> bool:
-        """Return whether each pass over a loader takes one of its batches, or the first few."""
-        places = self.passes(call)
-        return bool(places) and all(map(self.short.takes_one, places)) and not self.receivers(call)
-
-    # -- repeated passes ------------------------------------------------------------
-
-    def repeated(self, call: cst.Call) -> list[cst.CSTNode]:
-        """Return the places that start a pass over the same loader again and again."""
-        places = [*self.passes(call), *self.receivers(call)]
-        found = [
-            place
-            for place in places
-            if self._repeats(place, self._drawn(place, call), call, CALLERS)
-        ]
-        return [*found, *self.lightning.hooks(self.scopes.function(call))]
-
-    def _drawn(self, place: cst.CSTNode, made: cst.Call) -> cst.BaseExpression | None:
-        """Return the expression for the loader at a place that draws from it."""
-        given: list[cst.BaseExpression] = []
-        if isinstance(place, cst.Call):
-            given = [arg.value for arg in place.args]
-        elif isinstance(place, (cst.For, cst.CompFor)):
-            given = self.iteration.iterated(place.iter)
-        elif isinstance(place, cst.From):
-            given = self.iteration.iterated(place.item)
-        return next((each for each in given if self.at(made) in self.made_by(each)), None)
-
-    def made_in_batch_loop(self, call: cst.Call) -> bool:
-        """Return whether a loader is rebuilt inside a training batch loop."""
-        return self._in_batch_loops.answer(call)
-
-    def _in_batch_loop(self, node: cst.CSTNode) -> bool:
+    @memoized(False)
+    def is_in_batch_loop(self, node: cst.CSTNode) -> bool:
+        """Return whether a node runs inside a training batch loop."""
         if any(loop.role is Role.TRAIN_BATCH for loop in self.loops.around(node)):
             return True
         function = self.scopes.function(node)
         return function is not None and any(
-            map(self._in_batch_loops.answer, self.functions.callers(function))
+            map(self.is_in_batch_loop, self.functions.callers(function))
         )
 
-    def _repeats(
-        self, place: cst.CSTNode, drawn: cst.BaseExpression | None, made: cst.Call, depth: int
-    ) -> bool:
-        same = [made, *(each.node for each in (self.made_by(drawn) if drawn is not None else ()))]
-        for loop in self.loops.around(place):
-            if any(self._builds(loop.node.body, each) for each in same):
-                return False
-            if loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or _goes_around(loop.node):
-                return not self._runs_once(loop.node)
-        function = self.scopes.function(place)
-        if function is None or not depth or self._builds(function, made):
-            return False
-        return any(
-            self._repeats(caller, given, made, depth - 1)
-            for caller, given in self._handed_over(function, drawn, made)
-        )
-
-    def _runs_once(self, node: cst.For | cst.While) -> bool:
+    def runs_once(self, node: cst.For | cst.While) -> bool:
         """Return whether a loop certainly has one pass: `for epoch in range(1)`."""
         counted = node.iter if isinstance(node, cst.For) else None
         if not isinstance(counted, cst.Call) or len(counted.args) != 1:
@@ -391,25 +369,11 @@ class Loaders(Analysis):
         named = self.names.name(counted.func) == "builtins.range"
         return named and self.values.value_of(counted.args[0].value).equals(1)
 
-    def _handed_over(
-        self, function: cst.FunctionDef, drawn: cst.BaseExpression | None, made: cst.Call
-    ) -> Iterator[tuple[cst.Call, cst.BaseExpression | None]]:
-        """Yield the calls of a function that may hand it this very loader, and the argument."""
-        parameter = self._parameter(drawn)
-        for call in self.functions.callers(function):
-            given = self.functions.passed(call, function, parameter) if parameter else None
-            if given is None or self.at(made) in self.made_by(given):
-                yield call, given
-
-    def _parameter(self, node: cst.BaseExpression | None) -> str:
+    def parameter(self, node: cst.BaseExpression | None) -> str:
         """Return the parameter that a name certainly is, empty if it may be something else."""
         bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
         certain = len(bindings) == 1 and bindings[0].how is How.PARAMETER
         return bindings[0].name if certain else ""
-
-    def _builds(self, region: cst.CSTNode, made: cst.Call) -> bool:
-        """Return whether each run of some code rebuilds the loader."""
-        return any(self.tree.inside(made, body) for body in self.functions.reached(region))
 
 
 def _goes_around(node: cst.For | cst.While) -> bool:

@@ -7,14 +7,13 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.loaders import Loader, Loaders
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import word_of
-from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.origins import Origins, Steps
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.origins import Steps
 
 _VIEWS: Final = frozenset(
     (
@@ -38,15 +37,11 @@ class Part(NamedTuple):
     """The loop that takes the batch from the loader, or the place of `next`."""
 
 
-class Parts(Analysis):
+class Parts(ValueAnalysis):
     """Follows expressions back to the batches that they are a piece of."""
 
-    def __init__(
-        self, functions: Functions, iteration: Iteration, origins: Origins, loaders: Loaders
-    ) -> None:
-        super().__init__(functions)
-        self.iteration = iteration
-        self.origins = origins
+    def __init__(self, values: KnownValues, loaders: Loaders) -> None:
+        super().__init__(values)
         self.loaders = loaders
         self.kinds = loaders.kinds
         self._open: set[int] = set()

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.unseen import UnseenSearch
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.values.known import ValueAnalysis
 
 
-class Provenance:
+class Provenance(ValueAnalysis):
     """Finds the first part of a value that code outside this file made."""
 
     def __init__(self, work: ItemWork) -> None:
+        super().__init__(work.values)
         self.work = work
-        self.names = work.names
-        self.scopes = work.scopes
-        self.tree = work.tree
-        self._known: dict[int, str] = {}
 
+    @cached_method
     def unseen_tensors(self, dataset: cst.BaseExpression) -> str:
         """Return what may put device tensors into a dataset's items, "" if nothing can."""
-        found = self._known.get(id(dataset))
-        if found is None:
-            found = self._described(UnseenSearch(self.work, handles=False).items(dataset))
-            self._known[id(dataset)] = found
-        return found
+        return self._described(UnseenSearch(self.work, handles=False).items(dataset))
 
     def unseen_items(self, dataset: cst.BaseExpression) -> str:
         """Return what may put anything but tensors into a dataset's items, "" if nothing can."""

@@ -8,10 +8,9 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import ValueAnalysis
 
 _LOADED: Final = re.compile(
     r"datasets\.(?:load\.)?(?:load_dataset|load_from_disk)|datasets\.(?:\w+\.)*Dataset\.from_\w+"
@@ -39,12 +38,8 @@ class _Trace:
     tokenised: bool = False
 
 
-class TokenRows(Analysis):
+class TokenRows(ValueAnalysis):
     """Recognizes datasets whose items are read from Arrow tables that hold token numbers."""
-
-    def __init__(self, functions: Functions, origins: Origins) -> None:
-        super().__init__(functions)
-        self.origins = origins
 
     def are(self, node: cst.BaseExpression) -> bool:
         """Return whether reading an item of a dataset only reads numbers from a table."""

@@ -23,26 +23,23 @@ from torchlint.semantic.scope.libraries import (
     takes_transform,
 )
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.known import ValueAnalysis
 
 _ITEM_METHODS: Final = ("__getitem__", "__getitems__", "__iter__")
 _CALLED: Final = ("__call__", "forward")
 _KNOWN_BASES: Final = ("torch.utils.data.", *DATA_PACKAGES)
 
 
-class UnseenSearch:
+class UnseenSearch(ValueAnalysis):
     """One search; nodes that it has visited are not searched again."""
 
     def __init__(self, work: ItemWork, *, handles: bool) -> None:
+        super().__init__(work.values)
         self.work = work
         self.handles = handles
         """Whether to search for open files, which NumPy reads too, instead of device tensors."""
-        self.functions = work.functions
-        self.kinds = work.kinds
-        self.names = work.names
-        self.scopes = work.scopes
-        self.tree = work.tree
-        self.origins = work.origins
         self._seen: set[int] = set()
         self._datasets: set[int] = set()
         self._ambient: set[int] = set()
@@ -95,7 +92,7 @@ class UnseenSearch:
         return [
             call
             for call in self.functions.own(start.body, cst.Call)
-            if isinstance(call.func, cst.Attribute) and call.func.attr.value == "__init__"
+            if method_of(call) == "__init__"
         ]
 
     def _assigned_transform(self, owner: cst.ClassDef | None) -> cst.CSTNode | None:

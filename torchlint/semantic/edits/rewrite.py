@@ -11,6 +11,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.edit import Edit, Span, joined
 from torchlint.semantic.edits.expressionedits import Edits, ExpressionEdits
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
@@ -33,7 +34,6 @@ class Rewrite(ExpressionEdits):
     def __init__(self, source: Source, tree: Tree, scopes: Scopes) -> None:
         super().__init__(source, tree)
         self.scopes = scopes
-        self._cuts: dict[tuple[int, ...], Edits | None] = {}
 
     # -- imports --------------------------------------------------------------
 
@@ -126,16 +126,14 @@ class Rewrite(ExpressionEdits):
         white = self.text[line:offset]
         return " " if white.strip() else f"{self.newline}{white}"
 
+    @cached_method
     def without_imports(self, *gone: cst.CSTNode) -> Edits | None:
         """Remove the imports that only the nodes in `gone` use.
 
         None if such an import cannot be removed: it shares its line with other statements or
         stands in a `try`.
         """
-        asked = tuple(map(id, gone))
-        if asked not in self._cuts:
-            self._cuts[asked] = self._cut_imports(gone)
-        return self._cuts[asked]
+        return self._cut_imports(gone)
 
     def _cut_imports(self, gone: Sequence[cst.CSTNode]) -> Edits | None:
         edits: Edits = ()

@@ -8,30 +8,21 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.scope.words import says_evaluation, says_training
-from torchlint.semantic.values.gradient import Grad, Gradients
-from torchlint.semantic.values.iteration import Iteration
+from torchlint.semantic.values.gradient import Grad
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _MEMORY: Final = re.compile(r"(?:\w*_)?(?:hiddens?|hid|h|hx|cx|states?|mems?|memory)(?:_\w+)?")
 """Names of the hidden state that a recurrent network carries between batches."""
-_DEPTH: Final = 6
 
 
-class Feeding(Analysis):
+class Feeding(ValueAnalysis):
     """Separates loops that evaluate a network on data from those that feed back its output."""
 
-    def __init__(
-        self,
-        functions: Functions,
-        iteration: Iteration,
-        gradients: Gradients,
-        runs: Callable[[cst.Call], bool],
-    ) -> None:
-        super().__init__(functions)
-        self.iteration = iteration
-        self.gradients = gradients
+    def __init__(self, values: KnownValues, runs: Callable[[cst.Call], bool]) -> None:
+        super().__init__(values)
         self.runs = runs
 
     def measures(self, loop: cst.For) -> bool:
@@ -85,7 +76,7 @@ class Feeding(Analysis):
                 carried = any(self._is_carried(b, name, loop) for b in self.scopes.reaching(name))
                 if carried and not _MEMORY.fullmatch(name.value):
                     return False
-                found = found or self._comes_from(name, arg.value, loop, counted, _DEPTH)
+                found = found or self._comes_from(name, arg.value, loop, counted, ASSIGNED)
         return found
 
     def _is_carried(self, binding: Binding, use: cst.Name, loop: cst.For) -> bool:

@@ -9,19 +9,19 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.caching import cached_method
 from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.loops.flags import is_spent
 from torchlint.semantic.loops.loops import LoopNode, Loops
 from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.libraries import EXITS
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.methods import method_of, word_of
 from torchlint.semantic.values.iteration import COUNTER
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class Frequency(Enum):
@@ -62,31 +62,17 @@ _WARNINGS: Final = frozenset("warn warning error critical exception warn_once".s
 _NO_RESULTS: Final = ("None", "True", "False")
 
 
-class Frequencies(Analysis):
+class Frequencies(ValueAnalysis):
     """Tells how often statements run."""
 
     def __init__(
-        self,
-        functions: Functions,
-        kinds: Kinds,
-        loops: Loops,
-        ownership: Ownership,
-        step_functions: StepFunctions,
+        self, values: KnownValues, loops: Loops, ownership: Ownership, step_functions: StepFunctions
     ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
+        super().__init__(values)
         self.loops = loops
         self.ownership = ownership
         self.step_functions = step_functions
-        self._named = Memo["tuple[cst.Name, bool]", bool](
-            False, functions.names.trail, self._is_named_rare
-        )
-        self.rate = Memo["cst.FunctionDef", "Rate | None"](
-            None, functions.names.trail, self._rate
-        ).answer
-        """Return how often a framework runs a function: itself, or through what it calls."""
         self._open: set[int] = set()
-        self._exits_of: dict[int, tuple[bool, list[cst.If]]] = {}
 
     @cached_property
     def _is_tests(self) -> bool:
@@ -138,17 +124,13 @@ class Frequencies(Analysis):
             block, cst.IndentedBlock
         ):
             return False
-        waits = any(
-            isinstance(call.func, cst.Attribute) and call.func.attr.value == "synchronize"
-            for call in self.tree.within(line, cst.Call)
-        )
+        waits = any(method_of(call) == "synchronize" for call in self.tree.within(line, cst.Call))
         if not waits:
             return False
         at = block.body.index(line)
         beside = [*block.body[max(at - 1, 0) : at], *block.body[at + 1 : at + 2]]
         return any(
-            (self.functions.names.name(call.func) or "") in _CLOCKS
-            or (isinstance(call.func, cst.Attribute) and call.func.attr.value == "record")
+            (self.functions.names.name(call.func) or "") in _CLOCKS or (method_of(call) == "record")
             for other in beside
             for call in self.tree.within(other, cst.Call)
         )
@@ -181,7 +163,9 @@ class Frequencies(Analysis):
             return Frequency.RARE if found == {Frequency.RARE} else Frequency.UNKNOWN
         return self.below(node, function)
 
-    def _rate(self, function: cst.FunctionDef) -> Rate | None:
+    @memoized(None)
+    def rate(self, function: cst.FunctionDef) -> Rate | None:
+        """Return how often a framework runs a function: itself, or through what it calls."""
         called = self.ownership.rate(function)
         if called is not None:
             return called
@@ -310,9 +294,7 @@ class Frequencies(Analysis):
     def _steps(self, guard: cst.If) -> bool:
         """Return whether a test only gathers the passes of one optimizer step."""
         return self.loops.makes_step(guard) or any(
-            isinstance(call.func, cst.Attribute)
-            and call.func.attr.value == "step"
-            and self.loops.is_step(call)
+            method_of(call) == "step" and self.loops.is_step(call)
             for call in self.tree.within(guard.body, cst.Call)
         )
 
@@ -338,7 +320,7 @@ class Frequencies(Analysis):
             return self._rare_comparison(test, wanted)
         if self.tests_for_non_finite(test, wanted):
             return True
-        if isinstance(test, cst.Name) and self._named.answer((test, wanted)):
+        if isinstance(test, cst.Name) and self._is_named_rare((test, wanted)):
             return True
         return wanted and self._mentions_rarity(test)
 
@@ -366,6 +348,7 @@ class Frequencies(Analysis):
         asks = self.tree.code(left) == f"{left.left.value} is None"
         return asks and left.left.value in self._identifiers(test.right)
 
+    @memoized(False)
     def _is_named_rare(self, asked: tuple[cst.Name, bool]) -> bool:
         """Return whether a name holds the result of a rare test."""
         name, wanted = asked
@@ -482,17 +465,16 @@ class Frequencies(Analysis):
             self.tree.order(line) < place and self.rare(line.test, wanted=False) for line in skips
         )
 
+    @cached_method
     def _exits(self, block: cst.IndentedBlock) -> tuple[bool, list[cst.If]]:
         """Return whether a line of a block ends the loop, and the `if`s that may skip the rest."""
-        if id(block) not in self._exits_of:
-            ends = cst.Return if self.loops.innermost(block) is None else cst.Continue
-            skips = [
-                line
-                for line in block.body
-                if isinstance(line, cst.If) and line.orelse is None and _ends(line.body, ends)
-            ]
-            self._exits_of[id(block)] = any(map(self._leaves, block.body)), skips
-        return self._exits_of[id(block)]
+        ends = cst.Return if self.loops.innermost(block) is None else cst.Continue
+        skips = [
+            line
+            for line in block.body
+            if isinstance(line, cst.If) and line.orelse is None and _ends(line.body, ends)
+        ]
+        return any(map(self._leaves, block.body)), skips
 
     def _leaves(self, line: cst.CSTNode) -> bool:
         """Return whether a line ends the loop, so that its block runs at most once."""

@@ -7,14 +7,13 @@ from typing import Final
 import libcst as cst
 
 from torchlint.edit import Span
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.syntax.methods import word_of
-from torchlint.semantic.values.gradient import Grad, Gradients
+from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _GENERATE: Final = "generate"
 _SETTINGS: Final = frozenset(
@@ -31,28 +30,18 @@ _OF_LANGUAGE: Final = frozenset(
 _EMBEDS: Final = "get_input_embeddings"
 
 
-class Generation(Analysis):
+class Generation(ValueAnalysis):
     """Finds loops beside whose passes a wait of a millisecond is nothing."""
 
-    def __init__(
-        self,
-        functions: Functions,
-        kinds: Kinds,
-        loops: Loops,
-        gradients: Gradients,
-        frequencies: Frequencies,
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
+    def __init__(self, values: KnownValues, loops: Loops, frequencies: Frequencies) -> None:
+        super().__init__(values)
         self.loops = loops
-        self.gradients = gradients
         self.frequencies = frequencies
-        self._loops = Memo(False, self.names.trail, self._fills)
 
     def is_beside(self, span: Span) -> bool:
         """Return whether each pass of the loop that runs some code generates."""
         inner = self._inner([each for each in self._loop_nodes if self.tree.holds(each.body, span)])
-        return inner is not None and self._loops.answer(inner)
+        return inner is not None and self._fills(inner)
 
     def is_sampling(self, span: Span) -> bool:
         """Return whether code is part of a loop in which a network samples."""
@@ -81,6 +70,7 @@ class Generation(Analysis):
             each.attr.value == _EMBEDS for each in self.tree.within(outer, cst.Attribute)
         )
 
+    @memoized(False)
     def _fills(self, loop: LoopNode) -> bool:
         return any(
             self.generates(call) and self.frequencies.below(call, loop) is Frequency.EVERY_PASS

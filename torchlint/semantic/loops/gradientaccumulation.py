@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.edit import Span
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _STEPPING: Final = frozenset("update_grad need_update".split())
 """Keywords that make a helper step the optimizer after the backward pass."""
@@ -43,14 +43,11 @@ class Window(NamedTuple):
     closing: cst.If
 
 
-class GradientAccumulations(Analysis):
+class GradientAccumulations(ValueAnalysis):
     """Finds the loops, and the functions of one pass, that accumulate gradients."""
 
-    def __init__(
-        self, functions: Functions, values: Values, loops: Loops, step_functions: StepFunctions
-    ) -> None:
-        super().__init__(functions)
-        self.values = values
+    def __init__(self, values: KnownValues, loops: Loops, step_functions: StepFunctions) -> None:
+        super().__init__(values)
         self.loops = loops
         self.step_functions = step_functions
 
@@ -58,10 +55,12 @@ class GradientAccumulations(Analysis):
         """Yield every function of one pass that steps once in several calls."""
         for function in self.tree.all(cst.FunctionDef):
             calls = [*self.functions.own(function.body, cst.Call)]
-            backwards = [call for call in calls if self._is(call, "backward")]
+            backwards = [call for call in calls if method_of(call) == "backward"]
             if not backwards or not self.step_functions.is_pass(function):
                 continue
-            steps = [call for call in calls if self._is(call, "step") and self.loops.is_step(call)]
+            steps = [
+                call for call in calls if method_of(call) == "step" and self.loops.is_step(call)
+            ]
             closings = {self._closing(step, function) for step in steps}
             closing = closings.pop() if len(closings) == 1 else None
             if closing is None or self._clears(function, besides=closing):
@@ -74,7 +73,7 @@ class GradientAccumulations(Analysis):
         for loop in self.loops.all():
             own = list(self._own(loop))
             told = [call for call in own if self._stepping(call) is not None]
-            backwards = [call for call in own if self._is(call, "backward")]
+            backwards = [call for call in own if method_of(call) == "backward"]
             if told:
                 yield GradientAccumulation(loop, (told[0],), None, self._stepping(told[0]))
             elif backwards:
@@ -88,7 +87,7 @@ class GradientAccumulations(Analysis):
             and next(self.loops.around(line), None) is not None
             and self._counts(line.test)
             and any(
-                self._is(call, "step") and self.loops.is_step(call)
+                method_of(call) == "step" and self.loops.is_step(call)
                 for call in self.functions.own(line.body, cst.Call)
             )
             for line in self.tree.all(cst.If)
@@ -99,7 +98,7 @@ class GradientAccumulations(Analysis):
         for loop in self.loops.all():
             own = list(self._own(loop))
             helping = [call for call in own if self._runs_backward(call)]
-            if helping and not any(self._is(call, "backward") for call in own):
+            if helping and not any(method_of(call) == "backward" for call in own):
                 yield from self._accumulation(loop, helping)
 
     def _runs_backward(self, call: cst.Call) -> bool:
@@ -107,10 +106,9 @@ class GradientAccumulations(Analysis):
         function = self.functions.callee(call)
         if function is None:
             return False
-        bodies = self.functions.reached(function.body)
-        run = [each for body in bodies for each in self.functions.own(body, cst.Call)]
-        return any(self._is(each, "backward") for each in run) and not any(
-            any(self._is(each, word) for word in ("step", *_CLEARING)) for each in run
+        run = list(self.functions.run_in(function.body))
+        return any(method_of(each) == "backward" for each in run) and not any(
+            method_of(each) in ("step", *_CLEARING) for each in run
         )
 
     def _accumulation(
@@ -120,7 +118,7 @@ class GradientAccumulations(Analysis):
         steps = [
             call
             for call in self.functions.own(loop.node.body, cst.Call)
-            if self._is(call, "step") and self.loops.is_step(call)
+            if method_of(call) == "step" and self.loops.is_step(call)
         ]
         found = (
             self._closed_inside(loop, backwards, steps)
@@ -153,11 +151,9 @@ class GradientAccumulations(Analysis):
             return None
         behind = block.body[block.body.index(loop.node) + 1 :]
         calls = [call for line in behind for call in self.functions.own(line, cst.Call)]
-        steps = [call for call in calls if self._is(call, "step") and self.loops.is_step(call)]
+        steps = [call for call in calls if method_of(call) == "step" and self.loops.is_step(call)]
         cleared = [
-            call
-            for call in calls
-            if any(self._is(call, word) for word in _CLEARING) and not self._gives_up(call)
+            call for call in calls if method_of(call) in _CLEARING and not self._gives_up(call)
         ]
         thrown = any(self.tree.order(one) < self.tree.order(steps[0]) for one in cleared if steps)
         return (
@@ -171,10 +167,6 @@ class GradientAccumulations(Analysis):
         for call in self.functions.own(loop.node.body, cst.Call):
             if self.loops.innermost(call) is loop.node:
                 yield call
-
-    def _is(self, call: cst.Call, method: str) -> bool:
-        func = call.func
-        return isinstance(func, cst.Attribute) and func.attr.value == method
 
     def _stepping(self, call: cst.Call) -> cst.BaseExpression | None:
         """Return the argument that makes a helper step (`loss_scaler(…, update_grad=last)`)."""

@@ -8,22 +8,20 @@ from typing import Final, TypeVar
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.scope.limits import REACHED
+from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
-_DEEP: Final = 6
-"""How many functions deep a program trains at most."""
 _POOL: Final = frozenset("map starmap imap imap_unordered apply apply_async map_async".split())
 
 
-class Guard(Analysis):
+class Guard(ValueAnalysis):
     """Finds the code that runs at import, which every spawned worker process repeats."""
 
-    def __init__(self, functions: Functions, values: Values) -> None:
-        super().__init__(functions)
-        self.values = values
+    def __init__(self, values: KnownValues) -> None:
+        super().__init__(values)
         self._known: dict[int, bool] = {}
 
     def guards(self) -> list[cst.If]:
@@ -74,7 +72,7 @@ class Guard(Analysis):
 
     def _runs(self, guard: cst.If, node: cst.CSTNode) -> bool:
         inside = self.tree.inside(node, guard)
-        return inside or self.scopes.home(node) in self.functions.reached(guard, _DEEP)
+        return inside or self.scopes.home(node) in self.functions.reached(guard, REACHED)
 
     def first(self, nodes: Iterable[NodeT]) -> NodeT | None:
         """Return the first node of a program, the same one for each of its files.
@@ -109,7 +107,7 @@ class Guard(Analysis):
             if name.endswith("multiprocessing.Process"):
                 if self.values.argument(call, "daemon").equals(True):
                     target = self.values.argument_node(call, "target", 1)
-            elif isinstance(call.func, cst.Attribute) and call.func.attr.value in _POOL:
+            elif method_of(call) in _POOL:
                 target = self.values.argument_node(call, "func", 0)
             if target is not None:
                 yield self.functions.definition(target.value)

@@ -9,20 +9,19 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.caching import cached_method
 from torchlint.semantic.loops.environments import Environments
 from torchlint.semantic.loops.feeding import Feeding
 from torchlint.semantic.loops.measuring import Measuring
 from torchlint.semantic.scope.libraries import OTHER_ARRAYS
 from torchlint.semantic.scope.limits import CALLED
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import word_of
-from torchlint.semantic.values.gradient import Grad, Gradients
-from torchlint.semantic.values.iteration import Iteration
+from torchlint.semantic.syntax.methods import method_of, word_of
+from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 LoopNode = cst.For | cst.While
 
@@ -73,28 +72,14 @@ _PREDICTS: Final = "prediction_step"
 _STEPPERS: Final = frozenset("opt optim optimizer optimiser".split())
 
 
-class Loops(Analysis):
+class Loops(ValueAnalysis):
     """Finds the loops of a file and their roles."""
 
-    def __init__(
-        self, functions: Functions, kinds: Kinds, iteration: Iteration, gradients: Gradients
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.iteration = iteration
-        self.gradients = gradients
-        self.environments = Environments(functions)
-        self.measuring = Measuring(functions)
-        self.feeding = Feeding(functions, iteration, gradients, self._runs)
-        self._steps: dict[cst.Call, bool] = {}
-        trail = self.names.trail
-        self._other = Memo(False, trail, self._is_of_other_library)
-        self._networks = Memo[cst.Call, "cst.BaseExpression | None"](None, trail, self._module_call)
-        self._run_here = Memo(False, trail, self._runs_module_itself)
-        self._reach_networks = Memo(False, trail, self._runs_module)
-        self._bodies: dict[cst.CSTNode, tuple[LoopNode, ...]] = {}
-        self._innermost: dict[cst.CSTNode, LoopNode | None] = {}
-        self._loops: dict[LoopNode, Loop] = {}
+    def __init__(self, values: KnownValues) -> None:
+        super().__init__(values)
+        self.environments = Environments(self.functions)
+        self.measuring = Measuring(self.functions)
+        self.feeding = Feeding(values, self._runs)
         self._trains: dict[tuple[LoopNode, bool], bool] = {}
         self._repeating: set[cst.FunctionDef] = set()
 
@@ -118,13 +103,11 @@ class Loops(Analysis):
         nodes.sort(key=self.tree.order)
         return nodes
 
+    @cached_method
     def loop(self, node: LoopNode) -> Loop:
         """Return the role and the loader of a loop statement."""
-        found = self._loops.get(node)
-        if found is None:
-            loader = self._loader(node)
-            found = self._loops[node] = Loop(node, self._role(node, loader), loader)
-        return found
+        loader = self._loader(node)
+        return Loop(node, self._role(node, loader), loader)
 
     def of(self, *roles: Role) -> list[Loop]:
         """Return the loops with one of these roles."""
@@ -138,27 +121,19 @@ class Loops(Analysis):
         """Yield the loops of the same function whose body contains a node, innermost first."""
         return map(self.loop, self._around(node))
 
+    @cached_method
     def _around(self, node: cst.CSTNode) -> tuple[LoopNode, ...]:
-        found = self._bodies.get(node)
-        if found is None:
-            outer = self.tree.nearest(node, _FRAMES)
-            found = ()
-            if type(outer) is cst.For or type(outer) is cst.While:
-                found = self._around(outer)
-                if self.tree.inside(node, outer.body):
-                    found = (outer, *found)
-            self._bodies[node] = found
+        outer = self.tree.nearest(node, _FRAMES)
+        found: tuple[LoopNode, ...] = ()
+        if type(outer) is cst.For or type(outer) is cst.While:
+            found = self._around(outer)
+            if self.tree.inside(node, outer.body):
+                found = (outer, *found)
         return found
 
+    @cached_method
     def innermost(self, node: cst.CSTNode) -> LoopNode | None:
         """Return the innermost loop of the same function or class around a node."""
-        try:
-            return self._innermost[node]
-        except KeyError:
-            found = self._innermost[node] = self._find_innermost(node)
-            return found
-
-    def _find_innermost(self, node: cst.CSTNode) -> LoopNode | None:
         outer = self.tree.nearest(node, _HOLDERS)
         return outer if isinstance(outer, (cst.For, cst.While)) else None
 
@@ -172,9 +147,7 @@ class Loops(Analysis):
         for call in self._direct(node, cst.Call):
             name = self.names.name(call.func)
             drawn = name == "builtins.next" or (
-                isinstance(call.func, cst.Attribute)
-                and call.func.attr.value in ("next", "__next__")
-                and not call.args
+                method_of(call) in ("next", "__next__") and not call.args
             )
             if drawn:
                 found = self.kinds.loader(call)
@@ -325,10 +298,11 @@ class Loops(Analysis):
         """Return whether a pass only makes the final step for gradients left by an inner loop."""
         steps = [call for call in self.functions.own(node.body, cst.Call) if self.is_step(call)]
         own = [call for call in steps if not self._in_inner_loop(call, node)]
-        if not own or not all(map(_is_update, own)):
+        if not own or not all(method_of(call) == "step" for call in own):
             return False
         return any(
-            {_is_update(call) for call in steps if self.tree.inside(call, inner)} == {True, False}
+            {method_of(call) == "step" for call in steps if self.tree.inside(call, inner)}
+            == {True, False}
             for kind in (cst.For, cst.While)
             for inner in self.functions.own(node.body, kind)
         )
@@ -372,14 +346,9 @@ class Loops(Analysis):
                 return True
         return False
 
+    @cached_method
     def is_step(self, call: cst.Call) -> bool:
         """Return whether a call runs a backward pass or steps an optimizer."""
-        found = self._steps.get(call)
-        if found is None:
-            found = self._steps[call] = self._is_step(call)
-        return found
-
-    def _is_step(self, call: cst.Call) -> bool:
         func = call.func
         if call in self._told_to_step:
             return True
@@ -400,18 +369,14 @@ class Loops(Analysis):
         name = last.value if isinstance(last, cst.Name) else ""
         return kind is Kind.UNKNOWN and name.lower() in _STEPPERS and len(call.args) < 2
 
+    @memoized(False)
     def runs_module(self, region: cst.CSTNode) -> bool:
         """Return whether code calls a network, directly or through functions of this file."""
-        return self._reach_networks.answer(region)
-
-    def _runs_module(self, region: cst.CSTNode) -> bool:
         return any(map(self.runs_module_itself, self.functions.reached(region)))
 
+    @memoized(False)
     def runs_module_itself(self, region: cst.CSTNode) -> bool:
         """Return whether code calls a network directly, not through functions of this file."""
-        return self._run_here.answer(region)
-
-    def _runs_module_itself(self, region: cst.CSTNode) -> bool:
         calls = self.functions.own(region, cst.Call)
         return any(self.module_call(call) is not None for call in calls)
 
@@ -422,11 +387,9 @@ class Loops(Analysis):
             return self.runs_module(callee.body)
         return self.module_call(call) is not None
 
+    @memoized(None)
     def module_call(self, call: cst.Call) -> cst.BaseExpression | None:
         """Return the network that a call runs, None if it runs none."""
-        return self._networks.answer(call)
-
-    def _module_call(self, call: cst.Call) -> cst.BaseExpression | None:
         func = call.func
         if self.has_other_arrays(call):
             return None
@@ -442,8 +405,9 @@ class Loops(Analysis):
 
     def has_other_arrays(self, call: cst.Call) -> bool:
         """Return whether a call stands in code that computes with arrays of another library."""
-        return self._other.answer(self.scopes.home(call))
+        return self._is_of_other_library(self.scopes.home(call))
 
+    @memoized(False)
     def _is_of_other_library(self, home: cst.CSTNode) -> bool:
         """Return whether a function computes with another library's arrays, and without torch."""
         names = {self.names.name(call.func) or "" for call in self.functions.own(home, cst.Call)}
@@ -464,8 +428,3 @@ class Loops(Analysis):
         made = self.scopes.reaching(value) if isinstance(value, cst.Name) else ()
         calls = [value, *(each.value for each in made)]
         return any(isinstance(each, cst.Call) and self.module_call(each) for each in calls)
-
-
-def _is_update(call: cst.Call) -> bool:
-    """Return whether a training call is an optimizer step rather than a backward pass."""
-    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"

@@ -11,16 +11,16 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.caching import cached_method
 from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLERS
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import Memo, memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import last_word
+from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.kind import Kind, conventional, derived, is_module_class
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.values import State, Values
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.values import State
 
 
 class Mode(Enum):
@@ -68,28 +68,20 @@ _SWITCHES: Final = ("eval", "train")
 _REMEMBERED: Final = 20_000
 
 
-class Modes(Analysis):
+class Modes(ValueAnalysis):
     """Finds the effects of `eval()` and `train()` on the networks of a file."""
 
     def __init__(
         self,
-        functions: Functions,
-        kinds: Kinds,
-        values: Values,
+        values: KnownValues,
         loops: Loops,
         roots: Callable[[cst.BaseExpression], frozenset[object]],
         same: Callable[[cst.BaseExpression, cst.BaseExpression], bool],
     ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.values = values
+        super().__init__(values)
         self.loops = loops
         self.roots = roots
         self.same = same
-        self._mode_dependent: dict[int, bool | None] = {}
-        self._networks = Memo[cst.BaseExpression, "bool | None"](
-            None, self.names.trail, self._of_network
-        )
         self._switches = [
             Memo[cst.CSTNode, "tuple[Switch, ...]"](
                 (), self.names.trail, partial(self._switches_of, depth)
@@ -101,18 +93,13 @@ class Modes(Analysis):
     @cached_property
     def are_switched(self) -> bool:
         """Whether the file calls `eval()` or `train()` on anything."""
-        return any(
-            type(call.func) is cst.Attribute and call.func.attr.value in _SWITCHES
-            for call in self.tree.all(cst.Call)
-        )
+        return any(method_of(call) in _SWITCHES for call in self.tree.all(cst.Call))
 
     # -- dependence on the mode ----------------------------------------------------
 
+    @memoized(None)
     def depends_on_mode(self, network: cst.BaseExpression) -> bool | None:
         """Return whether a network has dropout or batch norm; None if it is not fully visible."""
-        return self._networks.answer(network)
-
-    def _of_network(self, network: cst.BaseExpression) -> bool | None:
         owner = self.functions.instance_of(network)
         if owner is not None:
             return self._of_definition(owner)
@@ -149,11 +136,9 @@ class Modes(Analysis):
             return self._of_region(self.scopes.home(call), set())
         return self._of_region(call, set())
 
+    @cached_method
     def _of_definition(self, made: cst.FunctionDef | cst.ClassDef) -> bool | None:
-        key = id(made)
-        if key not in self._mode_dependent:
-            self._mode_dependent[key] = self._of_region(made, set())
-        return self._mode_dependent[key]
+        return self._of_region(made, set())
 
     def _of_region(self, region: cst.CSTNode, seen: set[int]) -> bool | None:
         """Return whether code that builds a network uses layers that depend on the mode."""
@@ -338,14 +323,14 @@ class Modes(Analysis):
         value = binding.value
         if binding.how is not How.UNPACKED or not isinstance(value, cst.Call):
             return binding.how is How.ASSIGN and self._is_new(value)
-        prepares = isinstance(value.func, cst.Attribute) and value.func.attr.value in PREPARING
+        prepares = method_of(value) in PREPARING
         at = binding.path[0]
         return prepares and at < len(value.args) and self._is_own(value.args[at].value)
 
     def _is_new(self, value: cst.BaseExpression | None) -> bool:
         if not isinstance(value, cst.Call) or self.names.name(value.func) in _WRAPPERS:
             return False
-        return not (isinstance(value.func, cst.Attribute) and value.func.attr.value in _SAME)
+        return method_of(value) not in _SAME
 
     def is_switched_to_eval(self, network: cst.BaseExpression) -> bool:
         """Return whether any code of the file may put this network into evaluation mode."""

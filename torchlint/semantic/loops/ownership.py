@@ -8,12 +8,11 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.calls.hooks import Hooks, Rate
+from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.loops.engines import Engines
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.syntax.methods import last_word
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 HAND_WRITTEN: Final = "none"
 """The owner of a loop that a script writes itself."""
@@ -59,22 +58,19 @@ _WORDS: Final = {
 """What objects are called that come from code out of view."""
 
 
-class Ownership(Analysis):
+class Ownership(ValueAnalysis):
     """Tells who runs a loop by what the loop uses, and how often methods are called."""
 
-    def __init__(self, functions: Functions, values: Values, hooks: Hooks) -> None:
-        super().__init__(functions)
-        self.values = values
-        self.hooks = hooks
-        self.engines = Engines(functions)
-        self._owners = Memo["cst.CSTNode", "str | None"](None, self.names.trail, self._by_use)
+    def __init__(self, values: KnownValues) -> None:
+        super().__init__(values)
+        self.engines = Engines(self.functions)
 
     def rate(self, function: cst.FunctionDef) -> Rate | None:
         """Return how often a framework calls a function, None if none is known to call it."""
         run = self.engines.rate(function)
         if run is not None:
             return run
-        return self.hooks.rate(function)
+        return self.values.hooks.rate(function)
 
     @staticmethod
     def does(owner: str, duty: Duty) -> bool:
@@ -84,7 +80,7 @@ class Ownership(Analysis):
     def steps_by_hand(self, node: cst.CSTNode) -> bool:
         """Return whether a node is in a module of Lightning that optimizes by hand."""
         owner = self.scopes.class_of(node)
-        return owner is not None and self.hooks.steps_by_hand(owner)
+        return owner is not None and self.values.hooks.steps_by_hand(owner)
 
     def owner(self, node: cst.CSTNode) -> str | None:
         """Return what runs the loop or method around a node, None if nothing around tells.
@@ -93,34 +89,34 @@ class Ownership(Analysis):
         """
         function = self.scopes.function(node)
         if function is not None:
-            framework = self.hooks.framework(function)
+            framework = self.values.hooks.framework(function)
             if framework is not None:
                 return framework
             if self.engines.is_process(function):
                 return "ignite"
         for outer in self.tree.ancestors(node):
             if isinstance(outer, (cst.For, cst.While, cst.FunctionDef)):
-                found = self._owners.answer(outer)
+                found = self._by_use(outer)
                 if found is not None:
                     return found
             if isinstance(outer, cst.FunctionDef):
                 return None
         return None
 
+    @memoized(None)
     def _by_use(self, outer: cst.CSTNode) -> str | None:
         """Return whose `backward` a loop or function calls, None if it calls none."""
         body = outer.body if isinstance(outer, (cst.For, cst.While, cst.FunctionDef)) else outer
         if not self.functions.attributes("backward"):
             return None
         found = None
-        for region in self.functions.reached(body):
-            for call in self.functions.own(region, cst.Call):
-                func = call.func
-                if isinstance(func, cst.Attribute) and func.attr.value == "backward":
-                    owner = self._object(func.value, bool(call.args))
-                    if owner is not None:
-                        return owner
-                    found = HAND_WRITTEN
+        for call in self.functions.run_in(body):
+            func = call.func
+            if isinstance(func, cst.Attribute) and func.attr.value == "backward":
+                owner = self._object(func.value, bool(call.args))
+                if owner is not None:
+                    return owner
+                found = HAND_WRITTEN
         return found
 
     def _object(self, node: cst.BaseExpression, given: bool) -> str | None:

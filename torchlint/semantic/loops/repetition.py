@@ -13,7 +13,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.generation import Generation
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.kind import Kind, derived
 
@@ -56,7 +56,6 @@ class Repetition(Analysis):
         self.frequencies = frequencies
         self.loops = loops
         self.generation = generation
-        self._functions = Memo(False, functions.names.trail, self._is_step)
 
     def each_step(self, node: cst.CSTNode) -> bool:
         """Return whether a node runs in every step: of a batch loop, a rollout, or a network."""
@@ -73,7 +72,7 @@ class Repetition(Analysis):
         ):
             return True
         function = self.scopes.function(node)
-        if function is None or not self._functions.answer(function):
+        if function is None or not self._is_step(function):
             return False
         return self.frequencies.below(node, function) is Frequency.EVERY_PASS
 
@@ -114,6 +113,7 @@ class Repetition(Analysis):
             child = outer
         return False
 
+    @memoized(False)
     def _is_step(self, function: cst.FunctionDef) -> bool:
         if self.generation.samples(function):
             return False

@@ -10,8 +10,9 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
 from torchlint.semantic.loops.ownership import Ownership
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import method_of
 
 _ONCE: Final = frozenset(
     (
@@ -29,14 +30,14 @@ class StepFunctions(Analysis):
         super().__init__(functions)
         self.loops = loops
         self.ownership = ownership
-        self.makes = Memo(False, functions.names.trail, self._makes).answer
-        """Return whether nothing in view calls a function, which makes one training step."""
 
     def is_pass(self, function: cst.FunctionDef) -> bool:
         """Return whether a call of a function is one pass of a training, for whatever runs it."""
         return self.ownership.rate(function) is Rate.STEP or self.makes(function)
 
-    def _makes(self, function: cst.FunctionDef) -> bool:
+    @memoized(False)
+    def makes(self, function: cst.FunctionDef) -> bool:
+        """Return whether nothing in view calls a function, which makes one training step."""
         if not _ONCE.isdisjoint(words(function.name.value)) or self._is_called(function):
             return False
         if self.ownership.rate(function) is not None or self._is_handed_on(function):
@@ -49,8 +50,8 @@ class StepFunctions(Analysis):
             if self.loops.is_step(call) and not any(True for _ in self.loops.around(call))
         ]
         return (
-            len({_steps(call) for call in acts}) > 1
-            and not any(_steps(call) and self._is_of(call, function) for call in acts)
+            len({method_of(call) == "step" for call in acts}) > 1
+            and not any(method_of(call) == "step" and self._is_of(call, function) for call in acts)
             and not self._repeats(function)
         )
 
@@ -82,8 +83,3 @@ class StepFunctions(Analysis):
             loop.loader is not None or loop.role is not Role.OTHER
             for loop in map(self.loops.loop, loops)
         )
-
-
-def _steps(call: cst.Call) -> bool:
-    """Return whether a call steps an optimizer instead of going backward."""
-    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "step"

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.values.gradient import Grad, Gradients
+from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class StuckMode(NamedTuple):
@@ -41,15 +41,12 @@ class _ModeChange(NamedTuple):
     switch: cst.Call
 
 
-class StuckModes(Analysis):
+class StuckModes(ValueAnalysis):
     """Follows the mode of networks around the loops of a file."""
 
-    def __init__(
-        self, functions: Functions, loops: Loops, gradients: Gradients, modes: Modes
-    ) -> None:
-        super().__init__(functions)
+    def __init__(self, values: KnownValues, loops: Loops, modes: Modes) -> None:
+        super().__init__(values)
         self.loops = loops
-        self.gradients = gradients
         self.modes = modes
 
     @cached_property

@@ -9,6 +9,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.scope.bindings import Binding, How
 from torchlint.semantic.syntax.tree import Tree
 
@@ -22,46 +23,36 @@ class Blocks:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self._homes: dict[Binding, tuple[cst.CSTNode, ...]] = {}
-        self._blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
-        self._around_blocks: dict[cst.CSTNode, tuple[cst.CSTNode, ...]] = {}
 
+    @cached_method
     def blocks(self, node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
         """Return the statement lists around a node, innermost first; `with` bodies do not count."""
-        found = self._blocks.get(node)
-        if found is None:
-            outer = self.tree.nearest(node, _BLOCKS)
-            found = self._blocks[node] = () if outer is None else self._blocks_from(outer)
-        return found
+        outer = self.tree.nearest(node, _BLOCKS)
+        return () if outer is None else self._blocks_from(outer)
 
+    @cached_method
     def _blocks_from(self, block: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
         """Return a statement list and those around it, leaving out `with` bodies."""
-        found = self._around_blocks.get(block)
-        if found is None:
-            parent = self.tree.parent(block)
-            kind = type(parent)
-            ends = parent is None or kind is cst.FunctionDef or kind is cst.ClassDef
-            outer = self.blocks(block) if not ends else ()
-            found = outer if kind is cst.With else (block, *outer)
-            self._around_blocks[block] = found
-        return found
+        parent = self.tree.parent(block)
+        kind = type(parent)
+        ends = parent is None or kind is cst.FunctionDef or kind is cst.ClassDef
+        outer = self.blocks(block) if not ends else ()
+        return outer if kind is cst.With else (block, *outer)
 
+    @cached_method
     def _home(self, binding: Binding) -> tuple[cst.CSTNode, ...]:
         """Return the statement lists in which a binding always happens, innermost first."""
-        found = self._homes.get(binding)
-        if found is None:
-            node = binding.node
-            if type(node) is cst.For:
-                found = (node.body, *self.blocks(node))
-            elif type(node) is cst.Param:
-                owner = self.tree.parent(self.tree.parent(node) or node)
-                body = owner.body if type(owner) is cst.FunctionDef else None
-                found = (body,) if body is not None else ()
-            elif type(node) is cst.ExceptHandler:
-                found = (node.body, *self.blocks(node))
-            else:
-                found = self.blocks(node)
-            self._homes[binding] = found
+        node = binding.node
+        if type(node) is cst.For:
+            found = (node.body, *self.blocks(node))
+        elif type(node) is cst.Param:
+            owner = self.tree.parent(self.tree.parent(node) or node)
+            body = owner.body if type(owner) is cst.FunctionDef else None
+            found = (body,) if body is not None else ()
+        elif type(node) is cst.ExceptHandler:
+            found = (node.body, *self.blocks(node))
+        else:
+            found = self.blocks(node)
         return found
 
     def among(

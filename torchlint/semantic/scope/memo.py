@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Generic, TypeVar
+from functools import partial
+from types import MethodType
+from typing import Any, Final, Generic, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -78,6 +80,33 @@ class Memo(dict[S, T]):
             self._provisional[subject] = found, lowest, mark
             trail.depend_on(lowest)
         return found
+
+
+class _Question(Generic[S, T]):
+    """A method of one subject that keeps its answers in a memo of the object that is asked."""
+
+    def __init__(self, open_answer: Any, find: Callable[[Any, S], T]) -> None:
+        self.open_answer = open_answer
+        self.find = find
+        self.__doc__ = find.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, asked: Any, owner: type) -> Callable[[S], T]:
+        """Return the answers of an object, which then stand in the object itself."""
+        memo = Memo(self.open_answer, asked.names.trail, MethodType(self.find, asked))
+        answer: Callable[[S], T] = memo.answer
+        vars(asked)[self.name] = answer
+        return answer
+
+
+def memoized(open_answer: object) -> Callable[[Callable[[Any, S], T]], _Question[S, T]]:
+    """Return a decorator for a method whose answers are computed at most once: see `Memo`.
+
+    The object has the names of the file as `names`.
+    """
+    return partial(_Question, open_answer)
 
 
 class AnswerIndex(Generic[S, T]):

@@ -10,6 +10,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.scope.bindings import Binding, How, Scope, dotted
 from torchlint.semantic.scope.blocks import Blocks, Fork
 from torchlint.semantic.syntax.tree import Tree
@@ -51,9 +52,6 @@ class Scopes(Blocks):
         """The star imports of each module."""
         self._scopes = opened.copy()
         self._opened = opened.copy()
-        self._functions: dict[cst.CSTNode, cst.FunctionDef | None] = {}
-        self._reaching: dict[cst.Name, tuple[Binding, ...]] = {}
-        self._whole: dict[tuple[str, Scope], tuple[Binding, ...]] = {}
         self._readers: dict[_Identity, list[cst.Name]] = {}
         self._read_words: set[str] = set()
         self._stored: dict[cst.CSTNode, Binding] = {}
@@ -155,13 +153,10 @@ class Scopes(Blocks):
             return child is not scope.body
         return False
 
+    @cached_method
     def function(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """Return the function (never a lambda) whose body or parameters contain a node."""
-        try:
-            return self._functions[node]
-        except KeyError:
-            found = self._functions[node] = self.scope(node).function
-            return found
+        return self.scope(node).function
 
     def class_of(self, node: cst.CSTNode) -> cst.ClassDef | None:
         """Return the class whose body, methods included, contains a node."""
@@ -375,13 +370,11 @@ class Scopes(Blocks):
             at = at.parent
         return None
 
+    @cached_method
     def reaching(self, use: cst.Name) -> tuple[Binding, ...]:
         """Return every binding whose value `use` can have; none for builtins and star imports."""
-        found = self._reaching.get(use)
-        if found is None:
-            here = self.scope(use)
-            found = self._reaching[use] = self.reaching_name(use.value, use, here)
-        return found
+        here = self.scope(use)
+        return self.reaching_name(use.value, use, here)
 
     def used_outside(self, binding: Binding, nodes: frozenset[int]) -> bool:
         """Return whether an imported name is exported, or read by other than the given nodes."""
@@ -417,13 +410,10 @@ class Scopes(Blocks):
         """Return the bindings, as written, that a name of a module can have at its end."""
         return self._flow(scope.unlinked.get(name) or scope.bindings[name], scope.node)
 
+    @cached_method
     def _all_of(self, name: str, scope: Scope) -> tuple[Binding, ...]:
         """Return every binding of a name in a scope, the same object on each call."""
-        key = name, scope
-        found = self._whole.get(key)
-        if found is None:
-            found = self._whole[key] = tuple(scope.bindings[name])
-        return found
+        return tuple(scope.bindings[name])
 
     def _flow(self, bindings: list[Binding], place: cst.CSTNode) -> tuple[Binding, ...]:
         whole = type(place) is cst.Module

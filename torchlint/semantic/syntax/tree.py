@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import fields
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
@@ -116,8 +117,6 @@ class Tree:
         self._by_type: dict[type[cst.CSTNode], list[Any]] = {}
         self._ranks_of_type: dict[type[cst.CSTNode], list[int]] = {}
         """The ranks of the nodes of each type that `within` was called for."""
-        self._spelled: dict[str, list[cst.Name]] | None = None
-        self._places: Places | None = None
         self._walk()
         self._starts = [self.ranks[module] for module in self.modules]
         """The rank of each module."""
@@ -242,14 +241,22 @@ class Tree:
 
     def spelled(self, word: str) -> Sequence[cst.Name]:
         """Return every name with this spelling, in source order."""
-        if self._spelled is None:
-            found = self._spelled = {}
-            for name in self.all(cst.Name):
-                if name.value in found:
-                    found[name.value].append(name)
-                else:
-                    found[name.value] = [name]
         return self._spelled.get(word, ())
+
+    def words(self, region: cst.CSTNode) -> Iterator[str]:
+        """Yield the names and the names of attributes in some code."""
+        yield from (name.value for name in self.within(region, cst.Name))
+        yield from (each.attr.value for each in self.within(region, cst.Attribute))
+
+    @cached_property
+    def _spelled(self) -> dict[str, list[cst.Name]]:
+        found: dict[str, list[cst.Name]] = {}
+        for name in self.all(cst.Name):
+            if name.value in found:
+                found[name.value].append(name)
+            else:
+                found[name.value] = [name]
+        return found
 
     def among(self, nodes: Sequence[NodeT], outer: cst.CSTNode) -> Sequence[NodeT]:
         """Return those of some nodes, given in source order, that are inside `outer`."""
@@ -301,9 +308,11 @@ class Tree:
 
     def span(self, node: cst.CSTNode) -> Span:
         """Return the span of a node; that of an expression includes its own parentheses."""
-        if self._places is None:
-            self._places = Places(self.source, self.syntax, self.texts, self.ancestors)
         return self._places.span(node)
+
+    @cached_property
+    def _places(self) -> Places:
+        return Places(self.source, self.syntax, self.texts, self.ancestors)
 
     def holds(self, node: cst.CSTNode, span: Span) -> bool:
         """Return whether some code begins inside a node."""

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
@@ -22,6 +23,7 @@ from torchlint.semantic.training.additions import (
 )
 from torchlint.semantic.training.readings import Readings
 from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 AccumulationNode = cst.AugAssign | cst.Assign | cst.Call
 
@@ -54,29 +56,19 @@ class Accumulator(NamedTuple):
 _UNSPLIT: Final = (Adding.METER, Adding.MIX, Adding.ENTRY)
 
 
-class Accumulators:
+class Accumulators(ValueAnalysis):
     """Finds additions in batch loops and the names that they accumulate into."""
 
-    def __init__(self, loops: Loops, frequencies: Frequencies, readings: Readings) -> None:
+    def __init__(
+        self, values: KnownValues, loops: Loops, frequencies: Frequencies, readings: Readings
+    ) -> None:
+        super().__init__(values)
         self.loops = loops
         self.frequencies = frequencies
         self.readings = readings
-        self.kinds = loops.kinds
-        self.additions = Additions(loops.kinds, readings.placement)
-        self.tree = loops.tree
-        self.scopes = loops.scopes
+        self.additions = Additions(values)
         self._all: list[Accumulation] | None = None
-        self._looked_at: dict[tuple[str, frozenset[int], int], bool] = {}
         self._nodes: dict[cst.CSTNode, Accumulation] = {}
-        self._paths: dict[str, dict[str, list[cst.Attribute]]] = {}
-        """The attributes by their last word, then by their path."""
-        self._used: dict[tuple[str, int], list[cst.Name]] = {}
-        self._lent: dict[tuple[str, int], bool] = {}
-        self._others: dict[tuple[str, int], list[Binding]] = {}
-        self._built: dict[
-            tuple[str, int, int, frozenset[int]],
-            tuple[tuple[Accumulation, ...], tuple[cst.Name, ...] | None],
-        ] = {}
 
     # -- additions ------------------------------------------------------------
 
@@ -179,15 +171,12 @@ class Accumulators:
             if loop.is_batch
         )
 
+    @cached_method
     def _is_looked_at(self, path: str, adding: frozenset[int], loop: LoopNode) -> bool:
         """Return whether every pass of a loop uses a path, apart from adding to it."""
-        key = path, adding, id(loop)
-        if key not in self._looked_at:
-            self._looked_at[key] = any(
-                not self._only_computed(place, loop)
-                for place in self._hot_reads(path, adding, loop)
-            )
-        return self._looked_at[key]
+        return any(
+            not self._only_computed(place, loop) for place in self._hot_reads(path, adding, loop)
+        )
 
     @cached_property
     def _by_target(self) -> dict[int, Accumulation]:
@@ -208,12 +197,15 @@ class Accumulators:
         _, dot, word = path.rpartition(".")
         if path and not dot:
             return self.tree.spelled(path)
-        if word not in self._paths:
-            found = self._paths[word] = {}
-            near = self.loops.functions.attributes(word) if dot else self.tree.all(cst.Attribute)
-            for each in near:
-                found.setdefault(dotted(each), []).append(each)
-        return self._paths[word].get(path, ())
+        return self._by_path(word, bool(dot)).get(path, ())
+
+    @cached_method
+    def _by_path(self, word: str, is_last: bool) -> dict[str, list[cst.Attribute]]:
+        """Return the attributes with this last word by their path, or all attributes."""
+        found: dict[str, list[cst.Attribute]] = {}
+        for each in self.functions.attributes(word) if is_last else self.tree.all(cst.Attribute):
+            found.setdefault(dotted(each), []).append(each)
+        return found
 
     def _hot_reads(
         self, path: str, adding: frozenset[int], loop: LoopNode
@@ -333,35 +325,32 @@ class Accumulators:
         starts = self._starts(accumulation, loop)
         if starts is None:
             return None
-        key = name, id(scope), id(loop), rare
-        if key not in self._built:
-            additions = tuple(self._additions(name, scope, loop))
-            self._built[key] = additions, self._reads(name, scope, loop, additions, rare)
-        additions, reads = self._built[key]
+        additions, reads = self._built(name, scope, loop, rare)
         if reads is None:
             return None
         outside = self._is_read_outside(name, scope, loop)
         return Accumulator(name, starts, loop, additions, reads, outside)
 
+    @cached_method
+    def _built(
+        self, name: str, scope: Scope, loop: LoopNode, rare: frozenset[int]
+    ) -> tuple[tuple[Accumulation, ...], tuple[cst.Name, ...] | None]:
+        """Return what adds to a name in a loop, and its reads, None if one cannot wait."""
+        additions = tuple(self._additions(name, scope, loop))
+        return additions, self._reads(name, scope, loop, additions, rare)
+
+    @cached_method
     def _uses(self, name: str, scope: Scope) -> Sequence[cst.Name]:
         """Return the places that read or bind a name of a scope, in source order."""
-        key = name, id(scope)
-        if key not in self._used:
-            self._used[key] = [
-                each
-                for each in self.tree.among(self.tree.spelled(name), scope.node)
-                if self.scopes.lookup(name, self.scopes.scope(each)) is scope
-            ]
-        return self._used[key]
+        return [
+            each
+            for each in self.tree.among(self.tree.spelled(name), scope.node)
+            if self.scopes.lookup(name, self.scopes.scope(each)) is scope
+        ]
 
+    @cached_method
     def _shared(self, name: str, scope: Scope) -> bool:
         """Return whether nested functions, `global` or `nonlocal` let other code use a name."""
-        key = name, id(scope)
-        if key not in self._lent:
-            self._lent[key] = self._is_shared(name, scope)
-        return self._lent[key]
-
-    def _is_shared(self, name: str, scope: Scope) -> bool:
         if name in scope.outward:
             return True
         for use in self._uses(name, scope):
@@ -391,12 +380,10 @@ class Accumulators:
             found.append(loop.node)
         return found
 
+    @cached_method
     def _other_bindings(self, name: str, scope: Scope) -> list[Binding]:
         """Return the bindings of a name that do not add to it."""
-        key = name, id(scope)
-        if key not in self._others:
-            self._others[key] = [b for b in scope.bindings[name] if not self._adds(b.node)]
-        return self._others[key]
+        return [b for b in scope.bindings[name] if not self._adds(b.node)]
 
     def _adds(self, node: cst.CSTNode) -> bool:
         return node in self._nodes

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.placement import Placement
+from torchlint.semantic.values.known import ValueAnalysis
 
 
 class Adding(Enum):
@@ -42,14 +42,10 @@ _NOT_METERS: Final = (Kind.MAPPING, Kind.OPTIMIZER, Kind.SCALER, Kind.TENSOR, Ki
 ADDING_METHODS: Final = (*_LIST_METHODS, *_METER_METHODS)
 
 
-class Additions:
+class Additions(ValueAnalysis):
     """Splits statements that add something into what they add to and the values."""
 
-    def __init__(self, kinds: Kinds, placement: Placement) -> None:
-        self.kinds = kinds
-        self.placement = placement
-        self.tree = kinds.tree
-        self.scopes = kinds.scopes
+    values: ValueFacts
 
     def parts(self, node: cst.CSTNode) -> Addition | None:
         """Split a statement, or the call in it, into target and values if it adds something."""
@@ -143,7 +139,7 @@ class Additions:
         kind = self.kinds.kind(target.value)
         if not plain or kind is Kind.MAPPING:
             return None
-        if kind in (Kind.TENSOR, Kind.LOSS) and not self.placement.on_host(target.value):
+        if kind in (Kind.TENSOR, Kind.LOSS) and not self.values.placement.on_host(target.value):
             return None
         return Addition(Adding.ENTRY, target, (value,))
 

@@ -10,12 +10,11 @@ from typing import Any, Final, NamedTuple
 import libcst as cst
 
 from torchlint.finding import Note
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.calls import Calls
-from torchlint.semantic.values.origins import Origins
-from torchlint.semantic.values.values import State, Value, Values
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.values import State, Value
 
 _LIGHTNING: Final = r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*"
 _FABRIC: Final = r"(?:lightning(?:\.fabric(?:\.fabric)?)?|lightning_fabric(?:\.fabric)?)\.Fabric"
@@ -263,15 +262,11 @@ class TrainerCall(NamedTuple):
         return None if found is None else found.value
 
 
-class Trainings(Analysis):
+class Trainings(ValueAnalysis):
     """Finds the calls that configure trainings, and the trainers that get them."""
 
-    def __init__(
-        self, functions: Functions, values: Values, origins: Origins, calls: Calls
-    ) -> None:
-        super().__init__(functions)
-        self.values = values
-        self.origins = origins
+    def __init__(self, values: KnownValues, calls: Calls) -> None:
+        super().__init__(values)
         self.calls = calls
 
     @cached_property

@@ -7,24 +7,19 @@ from functools import cached_property
 import libcst as cst
 
 from torchlint.edit import Span
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.libraries import EXITS
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import ValueAnalysis
 
 
-class Branches(Analysis):
+class Branches(ValueAnalysis):
     """Finds the branches that are never taken: `if device == "cuda":` for "cuda:0" or "cpu".
 
     A single constant is no proof, since people change it to switch code on.
     """
 
-    def __init__(self, functions: Functions, origins: Origins) -> None:
-        super().__init__(functions)
-        self.origins = origins
-
     def are_never_taken(self, span: Span) -> bool:
         """Return whether code stands in a branch that is never taken."""
-        return any(branch.start <= span.start < branch.end for branch in self._never_taken)
+        return any(self.tree.holds(branch, span) for branch in self._never_taken)
 
     def is_behind_exit(self, node: cst.CSTNode) -> bool:
         """Return whether a line of the same block, or of one around it, ends the program before.
@@ -54,9 +49,9 @@ class Branches(Analysis):
         return found
 
     @cached_property
-    def _never_taken(self) -> list[Span]:
+    def _never_taken(self) -> list[cst.CSTNode]:
         return [
-            self.tree.span(line.body)
+            line.body
             for line in self.tree.all(cst.If)
             if self.tree.is_own(line) and self._never_holds(line.test)
         ]

@@ -8,12 +8,11 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.training.submodules import Submodules
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.values import Value, Values
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.values import Value
 
 _COMPILE: Final = "torch.compile"
 _PARTIAL: Final = "functools.partial"
@@ -64,15 +63,11 @@ class Frame(NamedTuple):
     skipped: cst.FunctionDef | None
 
 
-class Compiled(Analysis):
+class Compiled(ValueAnalysis):
     """Follows what is compiled to the functions that run inside it."""
 
-    def __init__(
-        self, functions: Functions, kinds: Kinds, values: Values, submodules: Submodules
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.values = values
+    def __init__(self, values: KnownValues, submodules: Submodules) -> None:
+        super().__init__(values)
         self.submodules = submodules
 
     # -- what is compiled -------------------------------------------------------

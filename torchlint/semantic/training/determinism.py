@@ -7,10 +7,8 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.scope.names import Names
-from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.values.calls import Calls
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _FLAGS: Final = {
     "torch.backends.cudnn.deterministic": True,
@@ -31,13 +29,11 @@ class Setting(NamedTuple):
     name: str
 
 
-class Determinism:
+class Determinism(ValueAnalysis):
     """Finds the settings that restrict torch to deterministic kernels."""
 
-    def __init__(self, tree: Tree, names: Names, values: Values, calls: Calls) -> None:
-        self.tree = tree
-        self.names = names
-        self.values = values
+    def __init__(self, values: KnownValues, calls: Calls) -> None:
+        super().__init__(values)
         self.calls = calls
 
     def settings(self) -> Iterator[Setting]:

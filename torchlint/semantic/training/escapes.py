@@ -9,12 +9,12 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.caching import cached_method
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class GraphUse(Enum):
@@ -59,15 +59,12 @@ class _Flow:
         self.trained = False
 
 
-class Escapes(Analysis):
+class Escapes(ValueAnalysis):
     """Follows graphs from the calls that record them to their uses."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
+    def __init__(self, values: KnownValues, loops: Loops) -> None:
+        super().__init__(values)
         self.loops = loops
-        self._training: dict[int, bool] = {}
-        self._stepping: dict[int, bool] = {}
         self._attribute_words: set[str] = set()
         self._standing_for: dict[int, list[cst.Attribute]] = {}
 
@@ -133,16 +130,10 @@ class Escapes(Analysis):
         callee = self.functions.callee(call)
         return callee is not None and self._trains(callee)
 
+    @cached_method
     def _trains(self, function: cst.FunctionDef) -> bool:
         """Return whether a function, or one that it calls, runs a backward pass."""
-        found = self._training.get(id(function))
-        if found is None:
-            found = self._training[id(function)] = any(
-                self.loops.is_step(inner)
-                for body in self.functions.reached(function)
-                for inner in self.functions.own(body, cst.Call)
-            )
-        return found
+        return any(self.loops.is_step(inner) for inner in self.functions.run_in(function))
 
     # -- within one function --------------------------------------------------
 
@@ -255,13 +246,11 @@ class Escapes(Analysis):
             for reader in self._attribute_readers.get(bound.name, ())
         )
 
+    @cached_method
     def _steps_itself(self, function: cst.FunctionDef) -> bool:
         """Return whether a function contains a call that runs backward."""
-        found = self._stepping.get(id(function))
-        if found is None:
-            calls = self.functions.own(function, cst.Call)
-            found = self._stepping[id(function)] = any(map(self._steps, calls))
-        return found
+        calls = self.functions.own(function, cst.Call)
+        return any(map(self._steps, calls))
 
     @cached_property
     def _attribute_readers(self) -> dict[str, list[cst.FunctionDef]]:

@@ -8,16 +8,15 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import says_evaluation, says_training, words
 from torchlint.semantic.syntax.methods import method_of
-from torchlint.semantic.values.gradient import Grad, Gradients
+from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind, derived
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class Forward(NamedTuple):
@@ -83,16 +82,12 @@ def _is_pass(method: cst.FunctionDef) -> bool:
     return method.name.value == "__call__" or method.name.value.startswith("forward")
 
 
-class Evaluations(Analysis):
+class Evaluations(ValueAnalysis):
     """Finds the evaluations of a file."""
 
-    def __init__(
-        self, functions: Functions, kinds: Kinds, loops: Loops, gradients: Gradients, modes: Modes
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
+    def __init__(self, values: KnownValues, loops: Loops, modes: Modes) -> None:
+        super().__init__(values)
         self.loops = loops
-        self.gradients = gradients
         self.modes = modes
 
     @cached_property
@@ -255,18 +250,12 @@ class Evaluations(Analysis):
     def only_measures(self, region: cst.CSTNode) -> bool:
         """Return whether nothing in a region trains."""
         return self.measures(region) and not any(
-            self.loops.is_step(call)
-            for body in self.functions.reached(region)
-            for call in self.functions.own(body, cst.Call)
+            self.loops.is_step(call) for call in self.functions.run_in(region)
         )
 
     def measures(self, region: cst.CSTNode) -> bool:
         """Return whether a region steps nothing, no environment either, and uses no optimizer."""
-        updates = any(
-            method_of(call) in _UPDATES
-            for body in self.functions.reached(region)
-            for call in self.functions.own(body, cst.Call)
-        )
+        updates = any(method_of(call) in _UPDATES for call in self.functions.run_in(region))
         return not updates and not any(
             self.kinds.kind(name) is Kind.OPTIMIZER
             for name in self.tree.within(region, cst.Name)

@@ -9,14 +9,12 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import SAME
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.syntax.methods import receiver_of
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.values.known import ValueAnalysis
 
 
 class Freeze(NamedTuple):
@@ -49,13 +47,8 @@ _WEIGHTLESS: Final = re.compile(
 )
 
 
-class Freezing(Analysis):
+class Freezing(ValueAnalysis):
     """Finds what is frozen, as seen from the place where an optimizer is created."""
-
-    def __init__(self, functions: Functions, kinds: Kinds, values: Values) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.values = values
 
     @cached_property
     def all(self) -> tuple[Freeze, ...]:

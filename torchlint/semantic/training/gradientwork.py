@@ -7,16 +7,15 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.methods import method_of, word_of
 from torchlint.semantic.training.updates import Act, Updates
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _LEARNING: Final = (Kind.MODULE, Kind.OPTIMIZER)
 _GIVING: Final = ("parameters", "named_parameters")
@@ -31,12 +30,11 @@ _HARMLESS: Final = frozenset(
 _SEEN: Final = ("builtins.", "torch.", "math.", "time.", "logging.")
 
 
-class GradientWork(Analysis):
+class GradientWork(ValueAnalysis):
     """Tells whether code other than clipping may change accumulated gradients."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, updates: Updates) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
+    def __init__(self, values: KnownValues, loops: Loops, updates: Updates) -> None:
+        super().__init__(values)
         self.loops = loops
         self.updates = updates
 
@@ -106,7 +104,4 @@ class GradientWork(Analysis):
 
     def _gives(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression gets the parameters of a network."""
-        return any(
-            isinstance(call.func, cst.Attribute) and call.func.attr.value in _GIVING
-            for call in self.tree.within(node, cst.Call)
-        )
+        return any(method_of(call) in _GIVING for call in self.tree.within(node, cst.Call))

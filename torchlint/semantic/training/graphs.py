@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.loops.loops import Loop, Loops
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.training.networks import Networks, Root
@@ -28,23 +28,24 @@ _GIVEN: Final = re.compile(rf"{_EDGES.pattern}|edges")
 _NODES: Final = re.compile(r"train_(?:mask|idx|index)|idx_train")
 
 
-class Graphs:
+class Graphs(Analysis):
     """Finds the networks and steps whose work is the edges of graphs, not dense products."""
 
     def __init__(self, networks: Networks, sizes: Sizes, loops: Loops, steps: Steps) -> None:
+        super().__init__(networks.functions)
         self.networks = networks
         self.sizes = sizes
-        self.functions = networks.functions
         self.loops = loops
         self.steps = steps
-        self.tree = networks.tree
 
     def are_trained_in(self, step: Step) -> bool:
         """Return whether a step trains on graphs, by what its loop names or its networks do."""
         loops = [each for each in self.loops.around(step.backward) if each.is_batch]
-        if any(_EDGES.fullmatch(word) for each in loops for word in self._words(each.node.body)):
+        if any(
+            _EDGES.fullmatch(word) for each in loops for word in self.tree.words(each.node.body)
+        ):
             return True
-        if any(_GIVEN.fullmatch(word) for each in step.forwards for word in self._words(each)):
+        if any(_GIVEN.fullmatch(word) for each in step.forwards for word in self.tree.words(each)):
             return True
         if self._chooses_nodes(step, loops) or any(map(self._draws_graphs, loops)):
             return True
@@ -90,15 +91,8 @@ class Graphs:
             _NODES.fullmatch(word)
             for line in lines
             for part in self.tree.within(line, cst.SubscriptElement)
-            for word in self._words(part)
+            for word in self.tree.words(part)
         )
-
-    def _words(self, region: cst.CSTNode) -> Iterator[str]:
-        """Yield the names and the names of attributes in some code."""
-        for name in self.tree.within(region, cst.Name):
-            yield name.value
-        for attribute in self.tree.within(region, cst.Attribute):
-            yield attribute.attr.value
 
     def _draws_graphs(self, loop: Loop) -> bool:
         made = self.networks.origins.of(loop.loader).values if loop.loader is not None else ()

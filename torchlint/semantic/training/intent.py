@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _TRAINING: Final = frozenset("manual_backward training_step zero_grad".split())
 """Methods that only training code calls, or a framework in its place."""
@@ -37,7 +36,7 @@ _FUNCTION: Final = (cst.FunctionDef,)
 _FIGURES: Final = ("matplotlib.", "seaborn.", "plotly.")
 
 
-class Intent(Analysis):
+class Intent(ValueAnalysis):
     """Tells what the code does: that of the file, of what uses it, and of what they may run.
 
     With `alone`, what uses the file does not count. What runs at import does, though it may be
@@ -45,18 +44,11 @@ class Intent(Analysis):
     """
 
     def __init__(
-        self,
-        functions: Functions,
-        kinds: Kinds,
-        loops: Loops,
-        running: Intent | None = None,
-        *,
-        alone: bool = False,
+        self, values: KnownValues, loops: Loops, running: Intent | None, *, alone: bool = False
     ) -> None:
-        super().__init__(functions)
+        super().__init__(values)
         self.running = running
         self.alone = alone
-        self.kinds = kinds
         self.loops = loops
 
     @cached_property
@@ -182,20 +174,20 @@ class Intent(Analysis):
             for each in self.tree.all(cst.FunctionDef)
             if not self.tree.is_own(each) and self.tree.nearest(each, _FUNCTION) is None
         }
-        spelled = set(self._words(self.tree.module))
+        spelled = set(self.tree.words(self.tree.module))
         functions = self.tree.all(cst.FunctionDef)
         own = {each.name.value for each in functions if self.tree.is_own(each)}
         for text in () if self.alone else self.tree.texts:
             for line in text.module.body:
                 if not isinstance(line, (cst.FunctionDef, cst.ClassDef)):
-                    spelled.update(self._words(line))
+                    spelled.update(self.tree.words(line))
         while True:
             named = {each for each in waiting if self._is_named(each, spelled, own)}
             if not named:
                 return waiting
             waiting -= named
             for each in named:
-                spelled.update(self._words(each))
+                spelled.update(self.tree.words(each))
 
     def _is_named(self, function: cst.FunctionDef, spelled: set[str], own: set[str]) -> bool:
         """Return whether code that runs may call a function, or it calls one of the file."""
@@ -205,11 +197,4 @@ class Intent(Analysis):
             name = owner.name.value
         if name in spelled and (owner is not None or name not in own):
             return True
-        return not self.alone and not own.isdisjoint(self._words(function))
-
-    def _words(self, region: cst.CSTNode) -> Iterator[str]:
-        """Yield the names in some code, without those that imports spell."""
-        for name in self.tree.within(region, cst.Name):
-            yield name.value
-        for attribute in self.tree.within(region, cst.Attribute):
-            yield attribute.attr.value
+        return not self.alone and not own.isdisjoint(self.tree.words(function))

@@ -189,11 +189,7 @@ class _Passes:
         made = self.functions.method(owner, "__init__")
         if made is None:
             return bool(owner.bases)
-        return all(
-            self._is_plain_call(call)
-            for body in self.functions.reached(made)
-            for call in self.functions.own(body, cst.Call)
-        )
+        return all(self._is_plain_call(call) for call in self.functions.run_in(made))
 
     def _is_plain_call(self, call: cst.Call) -> bool:
         name = self.names.name(call.func)

@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.values.values import State, Values
+from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.values.known import ValueAnalysis
+from torchlint.semantic.values.values import State
 
 _LAYER: Final = re.compile(r"torch\.nn\.[A-Z]\w*")
 _IN_ORDER: Final = "torch.nn.Sequential"
@@ -40,12 +41,8 @@ class LayerPair(NamedTuple):
     after: Layer
 
 
-class Layers(Analysis):
+class Layers(ValueAnalysis):
     """Finds which layer feeds which."""
-
-    def __init__(self, functions: Functions, values: Values) -> None:
-        super().__init__(functions)
-        self.values = values
 
     def pairs(self) -> Iterator[LayerPair]:
         """Yield every pair of layers where the first feeds the second and nothing else."""
@@ -59,7 +56,7 @@ class Layers(Analysis):
         added: list[cst.Call] = []
         read: set[int] = set()
         for call in self.tree.all(cst.Call):
-            if isinstance(call.func, cst.Attribute) and call.func.attr.value == "add_module":
+            if method_of(call) == "add_module":
                 added.append(call)
             in_order = self.names.name(call.func) == _IN_ORDER or self._starts_sequence(call)
             if in_order and not self._is_taken_apart(call):

@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.caching import cached_method
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.libraries import DRAWN, NETWORK_METHODS
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import method_of
-from torchlint.semantic.values.gradient import Grad, Gradients
+from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _CUTS: Final = frozenset(
     "detach detach_ item tolist numpy argmax argmin eq ne gt ge lt le size dim numel".split()
@@ -56,32 +56,25 @@ class _Walk:
         self.complete = True
 
 
-class Lineage(Analysis):
+class Lineage(ValueAnalysis):
     """Follows values back through names, attributes, containers and functions of the file."""
 
-    def __init__(
-        self, functions: Functions, kinds: Kinds, loops: Loops, gradients: Gradients
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
+    def __init__(self, values: KnownValues, loops: Loops) -> None:
+        super().__init__(values)
         self.loops = loops
-        self.gradients = gradients
-        self._known: dict[tuple[int, bool], Ancestry] = {}
 
+    @cached_method
     def of(self, value: cst.BaseExpression, recorded: bool = True) -> Ancestry:
         """Return what a value was computed by; `recorded` stops where its graph is cut."""
-        found = self._known.get((id(value), recorded))
-        if found is None:
-            walk = _Walk(recorded)
-            self._visit(value, walk)
-            found = self._known[id(value), recorded] = Ancestry(
-                tuple(walk.calls.items()),
-                walk.asks,
-                walk.draws,
-                tuple(walk.given),
-                walk.complete,
-            )
-        return found
+        walk = _Walk(recorded)
+        self._visit(value, walk)
+        return Ancestry(
+            tuple(walk.calls.items()),
+            walk.asks,
+            walk.draws,
+            tuple(walk.given),
+            walk.complete,
+        )
 
     def of_arguments(self, call: cst.Call) -> Ancestry:
         """Return what the arguments of a call were computed by."""

@@ -14,7 +14,7 @@ from torchlint.semantic.scope.target import Target
 from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.devices import template
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _NOT_MPS: Final = frozenset("cuda cpu xpu hpu npu".split())
 _NOT_CUDA: Final = frozenset("cpu mps xpu hpu npu meta".split())
@@ -37,19 +37,13 @@ class Move(NamedTuple):
     method: str
 
 
-class Moves:
+class Moves(ValueAnalysis):
     """Separates transfers between devices from other calls of `to`, and finds the device."""
 
-    def __init__(self, work: ItemWork, values: Values, target: Target) -> None:
+    def __init__(self, values: KnownValues, work: ItemWork, target: Target) -> None:
+        super().__init__(values)
         self.work = work
-        self.values = values
         self.target = target
-        self.functions = work.functions
-        self.kinds = work.kinds
-        self.origins = work.origins
-        self.tree = work.tree
-        self.scopes = work.scopes
-        self.names = work.names
         self._only_cuda: dict[cst.FunctionDef | None, bool] = {}
 
     def move(self, call: cst.Call) -> Move | None:

@@ -8,18 +8,17 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS
 from torchlint.semantic.scope.limits import ASSIGNED
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.training.freezing import Freeze, Freezing
 from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.parameters import Parameters
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 Root = cst.CSTNode | Binding | tuple[object, ...] | None
 """What creates a network: a call, a parameter or a class; None if it is unknown."""
@@ -61,27 +60,14 @@ class _Holder(NamedTuple):
     updates: bool
 
 
-class Networks(Analysis):
+class Networks(ValueAnalysis):
     """Follows networks to where they are made, and optimizers to the networks that they hold."""
 
-    def __init__(
-        self,
-        functions: Functions,
-        kinds: Kinds,
-        origins: Origins,
-        optimizers: Optimizers,
-        freezing: Freezing,
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.origins = origins
+    def __init__(self, values: KnownValues, optimizers: Optimizers, freezing: Freezing) -> None:
+        super().__init__(values)
         self.optimizers = optimizers
         self.freezing = freezing
-        self.parameters = Parameters(functions)
-        trail = functions.names.trail
-        self.roots = Memo["cst.BaseExpression", Roots](frozenset(), trail, self._roots).answer
-        """Return what creates the network that an expression is."""
-        self._given = Memo[cst.Call, tuple[Roots, ...]]((), trail, self._gives).answer
+        self.parameters = Parameters(self.functions)
 
     # -- identity -------------------------------------------------------------
 
@@ -103,7 +89,9 @@ class Networks(Analysis):
             return self._known_roots(node.value)
         return found
 
-    def _roots(self, node: cst.BaseExpression) -> Roots:
+    @memoized(frozenset())
+    def roots(self, node: cst.BaseExpression) -> Roots:
+        """Return what creates the network that an expression is."""
         if isinstance(node, cst.Name):
             return self._of_all(self.scopes.reaching(node))
         if isinstance(node, cst.Attribute):
@@ -230,7 +218,8 @@ class Networks(Analysis):
             for made in self.tree.within(each, cst.Call)
         )
 
-    def _gives(self, made: cst.Call) -> tuple[Roots, ...]:
+    @memoized(())
+    def _given(self, made: cst.Call) -> tuple[Roots, ...]:
         """Return the networks that a container, or a network made of others, is given."""
         given = [arg.value for arg in made.args]
         holder = self.tree.parent(made)
@@ -354,7 +343,9 @@ class Networks(Analysis):
             made = line.value
             if not isinstance(made, cst.Call) or made in found:
                 continue
-            if self._is_prepared(made) or isinstance(self.functions.callee(made), cst.FunctionDef):
+            if method_of(made) in PREPARING or isinstance(
+                self.functions.callee(made), cst.FunctionDef
+            ):
                 inner = self.functions.definition(made.func)
                 if not isinstance(inner, cst.ClassDef):
                     continue
@@ -364,9 +355,6 @@ class Networks(Analysis):
                 if self.kinds.kind(part) is Kind.OPTIMIZER:
                     found[made] = None
         return tuple(found)
-
-    def _is_prepared(self, call: cst.Call) -> bool:
-        return isinstance(call.func, cst.Attribute) and call.func.attr.value in PREPARING
 
     def _mentioned(self, node: cst.CSTNode, seen: set[int]) -> Iterator[Root]:
         """Yield the roots of all networks that a value may be made from; None if part is unknown.

@@ -9,15 +9,13 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import receiver_of, word_of
+from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _NAMED: Final = frozenset("optim optimizer optimiser optimizers opt optims".split())
 _SAVING: Final = frozenset("save saves checkpoint ckpt snapshot dump".split())
@@ -69,13 +67,11 @@ class Optimizer(CallSite):
         return self._optimizers.hidden(self.node)
 
 
-class Optimizers(Analysis):
+class Optimizers(ValueAnalysis):
     """Finds the optimizers of a file and what is done to them."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, origins: Origins, loops: Loops) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.origins = origins
+    def __init__(self, values: KnownValues, loops: Loops) -> None:
+        super().__init__(values)
         self.loops = loops
 
     def __iter__(self) -> Iterator[Optimizer]:
@@ -155,9 +151,7 @@ class Optimizers(Analysis):
         return tuple(
             call
             for call in self.tree.all(cst.Call)
-            if isinstance(call.func, cst.Attribute)
-            and call.func.attr.value == "step"
-            and self.loops.is_step(call)
+            if method_of(call) == "step" and self.loops.is_step(call)
         )
 
     def stepped(self, call: cst.Call) -> cst.BaseExpression | None:

@@ -8,11 +8,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.calls import Calls
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _DDP: Final = "torch.nn.parallel.DistributedDataParallel"
 _HIDING: Final = frozenset({"torch.compile", "torch.nn.DataParallel"})
@@ -26,12 +25,11 @@ class Wrapped(Enum):
     NO = auto()
 
 
-class Processes(Analysis):
+class Processes(ValueAnalysis):
     """Finds the networks wrapped in `DistributedDataParallel`."""
 
-    def __init__(self, functions: Functions, origins: Origins, calls: Calls) -> None:
-        super().__init__(functions)
-        self.origins = origins
+    def __init__(self, values: KnownValues, calls: Calls) -> None:
+        super().__init__(values)
         self.calls = calls
 
     def wraps(self) -> list[cst.Call]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.caching import cached_method
 from torchlint.semantic.loops.loops import Loop, Loops, Role
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.training.shares import Shares
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.values import State, Values
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.values import State
 
 _LOADERS: Final = frozenset({"torch.utils.data.DataLoader"})
 
@@ -26,28 +26,18 @@ class Start(NamedTuple):
     """The statement of the block that runs the node in question."""
 
 
-class Program(Analysis):
+class Program(ValueAnalysis):
     """Relates the parts of a training script to each other."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, values: Values, loops: Loops) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.values = values
+    def __init__(self, values: KnownValues, loops: Loops) -> None:
+        super().__init__(values)
         self.loops = loops
-        self._loaders = Memo[cst.BaseExpression, "cst.Call | None"](
-            None, self.names.trail, self._loader_call
-        )
-        self._entries = Memo[cst.CSTNode, "Start | None"](None, self.names.trail, self._entry)
-        self._around = Memo[cst.CSTNode, "Loop | None"](None, self.names.trail, self._loop_around)
-        self._shares: dict[cst.CSTNode, Shares] = {}
 
     # -- entry ------------------------------------------------------
 
+    @memoized(None)
     def entry(self, node: cst.CSTNode) -> Start | None:
         """Return the start of the script run that reaches a node, None unless there is just one."""
-        return self._entries.answer(node)
-
-    def _entry(self, node: cst.CSTNode) -> Start | None:
         function = self.scopes.function(node)
         if function is None:
             return self._top_level(node)
@@ -84,21 +74,20 @@ class Program(Analysis):
 
     def epoch_loop(self, batches: Loop) -> Loop | None:
         """Return the loop around a batch loop, in the same function or in its callers."""
-        return self._around.answer(batches.node)
+        return self._loop_around(batches.node)
 
+    @memoized(None)
     def _loop_around(self, node: cst.CSTNode) -> Loop | None:
         near = next(self.loops.around(node), None)
         function = self.scopes.function(node)
         if near is not None or function is None:
             return near
-        found = {self._around.answer(call) for call in self.functions.callers(function)}
+        found = {self._loop_around(call) for call in self.functions.callers(function)}
         return found.pop() if len(found) == 1 else None
 
+    @memoized(None)
     def loader_call(self, loader: cst.BaseExpression) -> cst.Call | None:
         """Return the one `DataLoader(...)` that an expression can be."""
-        return self._loaders.answer(loader)
-
-    def _loader_call(self, loader: cst.BaseExpression) -> cst.Call | None:
         value = self.values.value_of(loader)
         if value.state is State.KNOWN and isinstance(value.node, cst.Call):
             if self.names.name(value.node.func) in _LOADERS:
@@ -144,13 +133,10 @@ class Program(Analysis):
 
     # -- sums -----------------------------------------------------------------
 
+    @cached_method
     def shares(self, loop: Loop) -> Shares:
         """Return the `Shares` of a batch loop: how its values combine over processes."""
-        found = self._shares.get(loop.node)
-        if found is None:
-            found = Shares(self.functions, self.kinds, self.loops, loop)
-            self._shares[loop.node] = found
-        return found
+        return Shares(self.values, self.loops, loop)
 
     def begun(self, name: str, loop: Loop) -> cst.BaseExpression | None:
         """Return the known value of a name when a loop starts, bound in the same pass."""
@@ -170,8 +156,7 @@ class Program(Analysis):
             if self.names.name(node.func) == "builtins.len":
                 return True
             return (
-                isinstance(node.func, cst.Attribute)
-                and node.func.attr.value == "size"
+                method_of(node) == "size"
                 and len(node.args) == 1
                 and isinstance(node.args[0].value, cst.Integer)
                 and node.args[0].value.value == "0"
@@ -193,8 +178,3 @@ class Program(Analysis):
                 and self.is_batch_size(value.node)
             )
         return False
-
-    def own_calls(self, region: cst.CSTNode) -> Iterator[cst.Call]:
-        """Yield the calls that run with a region, including those in functions it calls."""
-        for body in self.functions.reached(region):
-            yield from self.functions.own(body, cst.Call)

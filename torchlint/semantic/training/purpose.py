@@ -8,15 +8,15 @@ from typing import Final
 import libcst as cst
 
 from torchlint.edit import Span
-from torchlint.semantic.calls.functions import Analysis, Definition, Functions
+from torchlint.semantic.calls.functions import Definition
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.branches import Branches
 from torchlint.semantic.training.intent import Intent
 from torchlint.semantic.values.kind import Kind, derived
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _RUNNERS: Final = ("pytest", "unittest")
 _DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
@@ -26,29 +26,22 @@ _HOOKS: Final = frozenset("forward train state_dict load_state_dict extra_repr".
 _LOOKING: Final = frozenset("builtins.getattr builtins.globals builtins.eval".split())
 
 
-class Purpose(Analysis):
+class Purpose(ValueAnalysis):
     """Tells training programs from scripts that apply networks or make data once.
 
     `running` is the purpose of what runs at import, where that is another section.
     """
 
     def __init__(
-        self,
-        functions: Functions,
-        kinds: Kinds,
-        loops: Loops,
-        branches: Branches,
-        running: Purpose | None,
+        self, values: KnownValues, loops: Loops, branches: Branches, running: Purpose | None
     ) -> None:
-        super().__init__(functions)
+        super().__init__(values)
         self.branches = branches
-        self.kinds = kinds
         self.loops = loops
-        self.intent: Intent = Intent(functions, kinds, loops, running.intent if running else None)
+        self.intent: Intent = Intent(values, loops, running.intent if running else None)
         self.intent_alone: Intent = Intent(
-            functions, kinds, loops, running.intent_alone if running else None, alone=True
+            values, loops, running.intent_alone if running else None, alone=True
         )
-        self._tests = Memo(True, self.names.trail, self._is_test)
 
     def is_one_off(self, span: Span) -> bool:
         """Return whether code runs in a script that does something other than train, or draws.
@@ -93,7 +86,7 @@ class Purpose(Analysis):
         return any(
             derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION)
             for owner in self.tree.all(cst.ClassDef)
-            if span.start in range(*self._range(owner))
+            if self.tree.holds(owner, span)
         )
 
     def _outermost(self, span: Span) -> cst.FunctionDef | None:
@@ -101,9 +94,9 @@ class Purpose(Analysis):
         around = (
             each
             for each in self.tree.all(cst.FunctionDef)
-            if self.tree.is_own(each) and span.start in range(*self._range(each))
+            if self.tree.is_own(each) and self.tree.holds(each, span)
         )
-        return min(around, key=lambda each: self._range(each)[0], default=None)
+        return min(around, key=self.tree.order, default=None)
 
     def _is_run(self, outer: cst.FunctionDef | None) -> bool:
         """Return whether the file is started, or all that calls a function that evaluates is."""
@@ -143,11 +136,7 @@ class Purpose(Analysis):
         definitions: list[Definition] = [
             *self.tree.all(cst.FunctionDef), *self.tree.all(cst.ClassDef),
         ]  # fmt: skip
-        return any(
-            self._is_left_out(each)
-            for each in definitions
-            if span.start in range(*self._range(each))
-        )
+        return any(self._is_left_out(each) for each in definitions if self.tree.holds(each, span))
 
     def _is_left_out(self, definition: Definition) -> bool:
         """Return whether nothing in view names a definition, and nothing else may.
@@ -202,11 +191,9 @@ class Purpose(Analysis):
             for call in self.tree.all(cst.Call)
         )
 
+    @memoized(True)
     def is_test(self, node: cst.CSTNode) -> bool:
         """Return whether code stands in a test, or in a function that only tests call."""
-        return self._tests.answer(node)
-
-    def _is_test(self, node: cst.CSTNode) -> bool:
         around = [each for each in self.tree.ancestors(node) if isinstance(each, _DEFINITIONS)]
         if any(map(self._is_named_test, around)):
             return True
@@ -231,11 +218,9 @@ class Purpose(Analysis):
     def is_evaluated_once(self, span: Span) -> bool:
         """Return whether code runs in an evaluation that no loop repeats: after the training."""
         around = [
-            loop.node
-            for loop in self.loops.of(Role.EVAL_BATCH)
-            if span.start in range(*self._range(loop.node))
+            loop.node for loop in self.loops.of(Role.EVAL_BATCH) if self.tree.holds(loop.node, span)
         ]
-        inner = max(around, key=lambda each: self._range(each)[0], default=None)
+        inner = max(around, key=self.tree.order, default=None)
         return inner is not None and not self._is_repeated(inner, CALLERS)
 
     def _is_repeated(self, node: cst.CSTNode, depth: int) -> bool:
@@ -249,10 +234,6 @@ class Purpose(Analysis):
         if not callers or not depth or self.functions.escapes(function):
             return True
         return any(self._is_repeated(call, depth - 1) for call in callers)
-
-    def _range(self, node: cst.CSTNode) -> tuple[int, int]:
-        span = self.tree.span(node)
-        return span.start, span.end
 
     @cached_property
     def _is_started(self) -> bool:

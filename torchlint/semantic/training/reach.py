@@ -8,22 +8,19 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Definition, Functions
+from torchlint.semantic.calls.functions import Definition
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.values.kind import Kind, derived
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _COMPILING: Final = frozenset({"torch.compile", "torch.jit.script"})
 
 
-class Reach(Analysis):
+class Reach(ValueAnalysis):
     """Follows the names of definitions from where they are used."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, origins: Origins, loops: Loops) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.origins = origins
+    def __init__(self, values: KnownValues, loops: Loops) -> None:
+        super().__init__(values)
         self.loops = loops
 
     def is_compiled(self, node: cst.CSTNode) -> bool:

@@ -9,14 +9,15 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.methods import method_of, word_of
+from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.placement import Placement
+from torchlint.semantic.values.known import ValueAnalysis
 
 Region = LoopNode | cst.FunctionDef
 
@@ -73,19 +74,14 @@ _SINKS: Final = frozenset(
 )
 
 
-class Readings:
+class Readings(ValueAnalysis):
     """Finds the host syncs, and whether the same pass needs their value."""
 
-    def __init__(self, kinds: Kinds, frequencies: Frequencies, placement: Placement) -> None:
-        self.kinds = kinds
+    values: ValueFacts
+
+    def __init__(self, values: ValueFacts, frequencies: Frequencies) -> None:
+        super().__init__(values)
         self.frequencies = frequencies
-        self.placement = placement
-        self.tree = kinds.tree
-        self.names = kinds.names
-        self.scopes = kinds.scopes
-        self._made_of_tensors = Memo(False, self.names.trail, self._comes_of_tensors)
-        self._readings: dict[cst.Call, Reading | None] = {}
-        self._work_of: dict[int, tuple[cst.Call, ...]] = {}
         self._seen: dict[tuple[int, frozenset[int] | str], tuple[cst.BaseExpression, ...]] = {}
 
     def within(self, region: cst.CSTNode) -> Iterator[Reading]:
@@ -99,15 +95,9 @@ class Readings:
                 last = self.tree.end(call)
                 yield reading
 
+    @cached_method
     def reading(self, call: cst.Call) -> Reading | None:
         """Return the reading that a call is, None if it reads nothing that may be on a device."""
-        try:
-            return self._readings[call]
-        except KeyError:
-            found = self._readings[call] = self._reading(call)
-            return found
-
-    def _reading(self, call: cst.Call) -> Reading | None:
         form, cast, inner = self._outermost(call)
         if form is None:
             return None
@@ -127,9 +117,9 @@ class Readings:
             assert isinstance(inner, cst.Call)
             inner = inner.func.value if isinstance(inner.func, cst.Attribute) else below
         if not copied or not (self._is_tensor(inner) or (shown and self._is_open(inner))):
-            if cast or not copied or not self._made_of_tensors.answer(inner):
+            if cast or not copied or not self._comes_of_tensors(inner):
                 return None
-        if self.placement.on_host(inner):
+        if self.values.placement.on_host(inner):
             return None
         return Reading(call, inner, form, cast)
 
@@ -140,6 +130,7 @@ class Readings:
         """Return whether the kind of an expression is unknown."""
         return self.kinds.kind(node) is Kind.UNKNOWN
 
+    @memoized(False)
     def _comes_of_tensors(self, node: cst.BaseExpression) -> bool:
         """Return whether unseen functions computed a value from tensors that may be on a device."""
         if not self._is_open(node):
@@ -149,12 +140,12 @@ class Readings:
             while isinstance(root, (cst.Subscript, cst.Attribute)):
                 root = root.value
             if isinstance(root, cst.Call):
-                return self._is_tensor(root) or self._made_of_tensors.answer(root)
+                return self._is_tensor(root) or self._comes_of_tensors(root)
             bindings = self.scopes.reaching(root) if isinstance(root, cst.Name) else ()
             return bool(bindings) and all(
                 binding.how in (How.ASSIGN, How.UNPACKED)
                 and binding.value is not None
-                and (self._is_tensor(binding.value) or self._made_of_tensors.answer(binding.value))
+                and (self._is_tensor(binding.value) or self._comes_of_tensors(binding.value))
                 for binding in bindings
             )
         return isinstance(node, cst.Call) and self._is_made_of_tensors(node)
@@ -165,7 +156,7 @@ class Readings:
         if self.names.name(func) == "builtins.sum":
             return self._sums_members(call)
         if isinstance(func, cst.Attribute):
-            if func.attr.value in _NUMPY and self._made_of_tensors.answer(func.value):
+            if func.attr.value in _NUMPY and self._comes_of_tensors(func.value):
                 return True
             if func.attr.value == "step":
                 return False
@@ -182,9 +173,9 @@ class Readings:
         if any(kind is Kind.NDARRAY for _, kind in given):
             return False
         return any(
-            not self.placement.on_host(each)
+            not self.values.placement.on_host(each)
             if kind in (Kind.TENSOR, Kind.LOSS)
-            else self._made_of_tensors.answer(each) or self.kinds.losses.in_container(each)
+            else self._comes_of_tensors(each) or self.kinds.losses.in_container(each)
             for each, kind in given
         )
 
@@ -199,7 +190,7 @@ class Readings:
         if not _is_method(source, "values") or not isinstance(source, cst.Call):
             return False
         held = cst.ensure_type(source.func, cst.Attribute).value
-        return self._made_of_tensors.answer(held) or self.kinds.losses.in_container(held)
+        return self._comes_of_tensors(held) or self.kinds.losses.in_container(held)
 
     def _is_super(self, node: cst.BaseExpression) -> bool:
         return isinstance(node, cst.Call) and self.names.name(node.func) == "builtins.super"
@@ -222,7 +213,7 @@ class Readings:
         if form is None:
             return nothing
         if node.func.attr.value == "to":
-            if len(node.args) != 1 or not self.placement.on_host(node):
+            if len(node.args) != 1 or not self.values.placement.on_host(node):
                 return nothing
         elif node.args:
             return nothing
@@ -333,17 +324,15 @@ class Readings:
         first, last = sorted((self.tree.order(one), self.tree.order(other)))
         return any(first < self.tree.order(call) < last for call in self._work(loop))
 
+    @cached_method
     def _work(self, region: Region) -> tuple[cst.Call, ...]:
         """Return the calls of a region that run a network, go backward or step."""
-        found = self._work_of.get(id(region))
-        if found is None:
-            loops = self.frequencies.loops
-            found = self._work_of[id(region)] = tuple(
-                call
-                for call in self.tree.within(region.body, cst.Call)
-                if loops.is_step(call) or loops.module_call(call) is not None
-            )
-        return found
+        loops = self.frequencies.loops
+        return tuple(
+            call
+            for call in self.tree.within(region.body, cst.Call)
+            if loops.is_step(call) or loops.module_call(call) is not None
+        )
 
     def follows_update(self, node: cst.CSTNode) -> bool:
         """Return whether code before a node, in its function or its loop, steps an optimizer."""
@@ -363,11 +352,7 @@ class Readings:
     def _steps(self, line: cst.CSTNode) -> bool:
         """Return whether a statement, or what it calls, steps an optimizer or goes backward."""
         functions = self.kinds.functions
-        return any(
-            self.frequencies.loops.is_step(call)
-            for body in functions.reached(line)
-            for call in functions.own(body, cst.Call)
-        )
+        return any(self.frequencies.loops.is_step(call) for call in functions.run_in(line))
 
     def _looked_at(
         self, tensor: cst.BaseExpression, loop: Region
@@ -546,9 +531,4 @@ class Readings:
 
 
 def _is_method(node: cst.BaseExpression, name: str) -> bool:
-    return (
-        isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Attribute)
-        and node.func.attr.value == name
-        and not node.args
-    )
+    return isinstance(node, cst.Call) and method_of(node) == name and not node.args

@@ -6,13 +6,12 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loops
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.values.gradient import Grad, Gradients
+from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _CUTS: Final = frozenset(
     "detach detach_ argmax argmin argsort eq ne gt ge lt le isnan isfinite isinf size dim".split()
@@ -20,20 +19,16 @@ _CUTS: Final = frozenset(
 _VIEWS: Final = frozenset("T mT real imag logits loss last_hidden_state".split())
 
 
-class Recorded(Analysis):
+class Recorded(ValueAnalysis):
     """Follows a tensor back to the networks and losses that it was computed by."""
 
-    def __init__(
-        self, functions: Functions, kinds: Kinds, gradients: Gradients, loops: Loops
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.gradients = gradients
+    def __init__(self, values: KnownValues, loops: Loops) -> None:
+        super().__init__(values)
         self.loops = loops
-        self.of = Memo(False, functions.names.trail, self._of).answer
-        """Return whether a tensor is known to be the result of a recorded computation."""
 
-    def _of(self, node: cst.BaseExpression) -> bool:
+    @memoized(False)
+    def of(self, node: cst.BaseExpression) -> bool:
+        """Return whether a tensor is known to be the result of a recorded computation."""
         if isinstance(node, cst.Name):
             bindings = self.scopes.reaching(node)
             return bool(bindings) and all(self._is_assigned(each) for each in bindings)

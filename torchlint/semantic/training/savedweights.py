@@ -8,11 +8,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.making import Code, Making
-from torchlint.semantic.training.networks import Networks, Root
-from torchlint.semantic.training.reach import Reach
+from torchlint.semantic.training.networks import Root
 from torchlint.semantic.values.kind import Kind, derived
 
 _LOADS: Final = frozenset("load restore resume pretrained".split())
@@ -24,12 +23,9 @@ _OF_THIS_RUN: Final = ".state_dict("
 class SavedWeights(Analysis):
     """Finds which networks get weights that were saved before."""
 
-    def __init__(
-        self, functions: Functions, networks: Networks, reach: Reach, making: Making
-    ) -> None:
-        super().__init__(functions)
-        self.networks = networks
-        self.reach = reach
+    def __init__(self, making: Making) -> None:
+        super().__init__(making.functions)
+        self.networks = making.networks
         self.making = making
 
     def may_enter(self, node: cst.CSTNode) -> bool:
@@ -51,7 +47,7 @@ class SavedWeights(Analysis):
             for call in self.tree.all(cst.Call)
             if not self._is_in_network(call)
         )
-        return self.reach.closure(each for each in made if each is not None)
+        return self.making.reach.closure(each for each in made if each is not None)
 
     def _is_in_network(self, call: cst.Call) -> bool:
         owner = self.scopes.class_of(call)

@@ -8,12 +8,11 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.values import State, Values
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.values import State
 
 _MAKERS: Final = frozenset({"torch.amp.GradScaler", "torch.cuda.amp.GradScaler"})
 _METHODS: Final = frozenset("scale unscale_ step update state_dict load_state_dict".split())
@@ -29,15 +28,11 @@ class ScalerCall(NamedTuple):
     optimizer: cst.BaseExpression | None
 
 
-class Scaling(Analysis):
+class Scaling(ValueAnalysis):
     """Finds how a file scales gradients."""
 
-    def __init__(
-        self, functions: Functions, kinds: Kinds, values: Values, frequencies: Frequencies
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.values = values
+    def __init__(self, values: KnownValues, frequencies: Frequencies) -> None:
+        super().__init__(values)
         self.frequencies = frequencies
 
     @cached_property

@@ -9,12 +9,9 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.kind import Kind, derived
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.origins import Origins
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.values.known import ValueAnalysis
 
 
 class Schedule(NamedTuple):
@@ -56,16 +53,8 @@ _UNSEEN_CLASS: Final = re.compile(r"\.(?:\w+\.)*[A-Z]\w*")
 _OTHER_WAYS: Final = ("timm.", "fvcore.", "mmcv.", "mmengine.", "diffusers.", "tensorflow.", "jax.")
 
 
-class Schedulers(Analysis):
+class Schedulers(ValueAnalysis):
     """Finds the schedulers of a file and their steps."""
-
-    def __init__(
-        self, functions: Functions, kinds: Kinds, values: Values, origins: Origins
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.values = values
-        self.origins = origins
 
     @cached_property
     def made(self) -> tuple[Schedule, ...]:

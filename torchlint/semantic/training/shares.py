@@ -8,7 +8,6 @@ from typing import Final, TypeVar
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.loops import Loop, Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
@@ -23,7 +22,7 @@ from torchlint.semantic.training.share import (
     joined,
 )
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _KEEPS_NUMBER: Final = frozenset(
     "item detach cpu float double data clone cuda to numpy tolist squeeze sum mean long int".split()
@@ -66,12 +65,11 @@ class _Frame:
         self.open: set[cst.CSTNode] = set()
 
 
-class Shares(Analysis):
+class Shares(ValueAnalysis):
     """Finds the share of each value that a batch loop computes from its samples."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, loop: Loop) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
+    def __init__(self, values: KnownValues, loops: Loops, loop: Loop) -> None:
+        super().__init__(values)
         self.loops = loops
         self.loop = loop
         self._main = _Frame(loop.node, CALLED)

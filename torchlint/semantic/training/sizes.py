@@ -9,10 +9,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Definition, Functions
+from torchlint.semantic.calls.functions import Definition
 from torchlint.semantic.training.networks import Networks, Root, Roots
 from torchlint.semantic.training.widths import Widths
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _MOST: Final = 300_000
 """Weights of a tiny network: a digit's 784 pixels and two layers of 256 have fewer."""
@@ -54,14 +54,11 @@ _SHAPED: Final = re.compile(r"torch\.(?:\w*Tensor|empty|zeros|ones|randn?)")
 _RANGE: Final = "builtins.range"
 
 
-class Sizes(Analysis):
+class Sizes(ValueAnalysis):
     """Counts the weights of networks whose layers are all in view, with their widths."""
 
-    def __init__(
-        self, functions: Functions, values: Values, widths: Widths, networks: Networks
-    ) -> None:
-        super().__init__(functions)
-        self.values = values
+    def __init__(self, values: KnownValues, widths: Widths, networks: Networks) -> None:
+        super().__init__(values)
         self.widths = widths
         self.networks = networks
 

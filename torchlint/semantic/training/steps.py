@@ -8,16 +8,15 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import ValueAnalysis
 from torchlint.semantic.values.losses import sent
-from torchlint.semantic.values.placement import Placement
 
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
 _NO_FORWARD: Final = frozenset(
@@ -43,20 +42,13 @@ class Step(NamedTuple):
     lines: tuple[cst.BaseStatement, ...]
 
 
-class Steps(Analysis):
+class Steps(ValueAnalysis):
     """Finds the steps of the training loops of a file."""
 
-    def __init__(
-        self,
-        functions: Functions,
-        kinds: Kinds,
-        loops: Loops,
-        frequencies: Frequencies,
-        placement: Placement,
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.placement = placement
+    values: ValueFacts
+
+    def __init__(self, values: ValueFacts, loops: Loops, frequencies: Frequencies) -> None:
+        super().__init__(values)
         self.loops = loops
         self.frequencies = frequencies
 
@@ -79,7 +71,7 @@ class Steps(Analysis):
     def run_on_host(self, step: Step) -> bool:
         """Return whether a step runs only networks that are known to stay on the host."""
         return all(
-            network is not None and self.placement.runs_on_host(network, call)
+            network is not None and self.values.placement.runs_on_host(network, call)
             for call in step.forwards
             for network in (self.loops.module_call(call),)
         )
@@ -93,13 +85,12 @@ class Steps(Analysis):
 
     def _updates(self, region: cst.CSTNode) -> bool:
         """Return whether code, or code it runs, steps anything or iterates over parameters."""
-        for body in self.functions.reached(region):
-            for call in self.functions.own(body, cst.Call):
-                word = method_of(call)
-                if word.startswith("step"):
-                    return True
-                if word in ("parameters", "named_parameters") and not self._only_freezes(call):
-                    return True
+        for call in self.functions.run_in(region):
+            word = method_of(call)
+            if word.startswith("step"):
+                return True
+            if word in ("parameters", "named_parameters") and not self._only_freezes(call):
+                return True
         return False
 
     def _only_freezes(self, parameters: cst.Call) -> bool:

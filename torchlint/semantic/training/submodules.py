@@ -8,11 +8,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import ValueAnalysis
 
 _CONTAINERS: Final = frozenset({
     "torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict", "builtins.list",
@@ -28,21 +27,15 @@ _NO_NETWORKS: Final = (cst.SimpleString, cst.List, cst.Tuple, cst.Dict)
 _BOUND: Final = (How.ASSIGN, How.LOOP, How.UNPACKED)
 
 
-class Submodules(Analysis):
+class Submodules(ValueAnalysis):
     """Follows networks to their classes: through names, lists of blocks, loops and wrappers.
 
     Every member of a container counts, whichever one is asked for.
     """
 
-    def __init__(self, functions: Functions, origins: Origins) -> None:
-        super().__init__(functions)
-        self.origins = origins
-        self.classes = Memo["cst.BaseExpression", "tuple[cst.ClassDef, ...]"](
-            (), functions.names.trail, self._classes
-        ).answer
+    @memoized(())
+    def classes(self, node: cst.BaseExpression) -> tuple[cst.ClassDef, ...]:
         """Return the classes in view of which an expression, or its members, are instances."""
-
-    def _classes(self, node: cst.BaseExpression) -> tuple[cst.ClassDef, ...]:
         known = self.functions.instance_of(node)
         if known is not None:
             return (known,)

@@ -8,15 +8,14 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.caching import cached_method
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import says_training
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class Act(Enum):
@@ -49,22 +48,17 @@ _CLIPS: Final = frozenset({
 _CLIP_METHODS: Final = frozenset("clip_grad_norm_ clip_grad_value_ clip_gradients".split())
 
 
-class Updates(Analysis):
+class Updates(ValueAnalysis):
     """Finds backward passes, clipping, optimizer steps and gradient clearing."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, loops: Loops, origins: Origins) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
+    def __init__(self, values: KnownValues, loops: Loops) -> None:
+        super().__init__(values)
         self.loops = loops
-        self.origins = origins
-        self._known: dict[int, tuple[Update, ...]] = {}
 
+    @cached_method
     def within(self, region: cst.CSTNode) -> tuple[Update, ...]:
         """Return the acts of a region, in source order."""
-        found = self._known.get(id(region))
-        if found is None:
-            found = self._known[id(region)] = tuple(self._of_region(region, CALLED, set()))
-        return found
+        return tuple(self._of_region(region, CALLED, set()))
 
     def _of_region(self, region: cst.CSTNode, depth: int, seen: set[int]) -> Iterator[Update]:
         for call in self.functions.own(region, cst.Call):

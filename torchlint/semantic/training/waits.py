@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.caching import cached_method
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.limits import CALLED
@@ -18,8 +18,9 @@ from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.additions import container
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
 from torchlint.semantic.training.readings import Form, Reading, Readings, Region
+from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import ValueAnalysis
 
 
 class End(Enum):
@@ -81,24 +82,23 @@ _Entry = cst.Subscript | None
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.LOOP)
 
 
-class Waits(Analysis):
+class Waits(ValueAnalysis):
     """Follows values that every pass of a loop reads to their uses."""
+
+    values: ValueFacts
 
     def __init__(
         self,
-        functions: Functions,
-        kinds: Kinds,
+        values: ValueFacts,
         frequencies: Frequencies,
         readings: Readings,
         accumulators: Accumulators,
     ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
+        super().__init__(values)
         self.frequencies = frequencies
         self.readings = readings
         self.accumulators = accumulators
-        self.computations = Computations(functions)
-        self._found: dict[tuple[int, tuple[cst.Call, ...]], list[tuple[Reading, _Destination]]] = {}
+        self.computations = Computations(self.functions)
 
     def of(self, loop: Loop) -> Iterator[Wait]:
         """Yield the readings in a batch loop whose host sync no pass needs."""
@@ -130,14 +130,12 @@ class Waits(Analysis):
         found = self._unneeded(loop.node, ())
         return [node for one, end in found for node in (one.node, *end.statements)]
 
+    @cached_method
     def _unneeded(
         self, region: Region, calls: tuple[cst.Call, ...]
     ) -> list[tuple[Reading, _Destination]]:
         """Return the readings of a region whose values no pass needs, with where they go."""
-        key = id(region), calls
-        if key not in self._found:
-            self._found[key] = list(self._find_unneeded(region, calls))
-        return self._found[key]
+        return list(self._find_unneeded(region, calls))
 
     def _find_unneeded(
         self, region: Region, calls: tuple[cst.Call, ...]
@@ -486,7 +484,7 @@ class Waits(Analysis):
     def _on_device(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a tensor that is not known to be on the host."""
         tensor = self.kinds.kind(node) in (Kind.TENSOR, Kind.LOSS)
-        return tensor and not self.readings.placement.on_host(node)
+        return tensor and not self.values.placement.on_host(node)
 
     def _changes_tensor(self, call: cst.Call, child: cst.CSTNode) -> bool:
         """Return whether a call is arithmetic of a tensor on the device with one of its parts."""

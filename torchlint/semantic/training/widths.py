@@ -8,10 +8,9 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.memo import Memo
-from torchlint.semantic.values.options import Options
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.values.facts import ValueFacts
+from torchlint.semantic.values.known import ValueAnalysis
 
 _PRODUCTS: Final = frozenset({"numpy.prod", "math.prod"})
 _ROUNDED: Final = frozenset({"builtins.int", "math.floor", "math.ceil", "builtins.round"})
@@ -20,25 +19,24 @@ _IMAGE: Final = 512
 """Numbers of a flattened image: a digit has 784, a picture of 32 x 32 in colour 3072."""
 
 
-class Widths(Analysis):
+class Widths(ValueAnalysis):
     """Computes widths out of literals, options, defaults of parameters, and sums of these."""
 
-    def __init__(self, functions: Functions, options: Options, origins: Origins) -> None:
-        super().__init__(functions)
-        self.options = options
-        self.origins = origins
-        self._numbers = Memo[cst.BaseExpression, int | None](None, self.names.trail, self._number)
-        self._flattened = Memo(False, self.names.trail, self._is_flattened)
+    values: ValueFacts
 
+    @memoized(None)
     def number(self, node: cst.BaseExpression) -> int | None:
         """Return the largest whole number that an expression is known to be, None without one."""
-        return self._numbers.answer(node)
+        option = self.values.options.of(node)
+        if option is not None:
+            return option.default if type(option.default) is int else None
+        found = [self._of_value(made) for made in self._origins(node)]
+        known = [each for each in found if each is not None]
+        return max(known or self._assigned(node) or self._passed(node), default=None)
 
+    @memoized(False)
     def is_flattened(self, node: cst.BaseExpression) -> bool:
         """Return whether a width is that of a flattened image: the product of its sides."""
-        return self._flattened.answer(node)
-
-    def _is_flattened(self, node: cst.BaseExpression) -> bool:
         for made in self._origins(node):
             if isinstance(made, cst.Call) and self.names.name(made.func) in _ROUNDED:
                 return bool(made.args) and self.is_flattened(made.args[0].value)
@@ -53,14 +51,6 @@ class Widths(Analysis):
 
     def _origins(self, node: cst.BaseExpression) -> tuple[cst.BaseExpression, ...]:
         return self.origins.of(node).values or (node,)
-
-    def _number(self, node: cst.BaseExpression) -> int | None:
-        option = self.options.of(node)
-        if option is not None:
-            return option.default if type(option.default) is int else None
-        found = [self._of_value(made) for made in self._origins(node)]
-        known = [each for each in found if each is not None]
-        return max(known or self._assigned(node) or self._passed(node), default=None)
 
     def _assigned(self, node: cst.BaseExpression) -> list[int]:
         """Return the numbers that lines write to an attribute of a plain namespace."""

@@ -7,12 +7,10 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.values.known import ValueAnalysis
 
 
 class Array(NamedTuple):
@@ -61,26 +59,12 @@ _FRAMES: Final = frozenset(
 _NAMES: Final = {"builtins.float": "float64", "builtins.int": "int64", "builtins.bool": "bool"}
 
 
-class Arrays:
+class Arrays(ValueAnalysis):
     """Finds expressions that are known to be arrays; None for all others."""
 
-    def __init__(self, kinds: Kinds, values: Values, iteration: Iteration) -> None:
-        self.kinds = kinds
-        self.values = values
-        self.iteration = iteration
-        self.functions = kinds.functions
-        self.tree = kinds.tree
-        self.scopes = kinds.scopes
-        self.names = kinds.names
-        trail = kinds.names.trail
-        self._arrays = Memo[cst.BaseExpression, "Array | None"](None, trail, self._array)
-        self._frames = Memo(False, trail, self._frame)
-
+    @memoized(None)
     def array(self, node: cst.BaseExpression) -> Array | None:
         """Return the facts about an expression that is an array."""
-        return self._arrays.answer(node)
-
-    def _array(self, node: cst.BaseExpression) -> Array | None:
         if isinstance(node, cst.Name):
             return _shared(self._joint(self.scopes.reaching(node)))
         if isinstance(node, cst.Attribute):
@@ -169,11 +153,9 @@ class Arrays:
             return False
         return self._is_key(node.slice[0].slice) and self._is_frame(node.value)
 
+    @memoized(False)
     def _is_frame(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a DataFrame or Series of pandas."""
-        return self._frames.answer(node)
-
-    def _frame(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, cst.Call):
             name = self.names.name(node.func) or ""
             if name.startswith("pandas."):

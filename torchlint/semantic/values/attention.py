@@ -9,13 +9,12 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import last_word
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.masking import are_query_and_key, masked_by_product
 from torchlint.semantic.values.plain_numbers import PlainNumbers
-from torchlint.semantic.values.values import Values
 
 _SOFTMAX: Final = frozenset({"torch.softmax", "torch.nn.functional.softmax"})
 _METADATA: Final = ("dtype", "device", "size", "shape", "dim")
@@ -63,13 +62,12 @@ class Attention:
     plain: bool = True
 
 
-class Attentions(Analysis):
+class Attentions(ValueAnalysis):
     """Finds attention that is written with products and a softmax."""
 
-    def __init__(self, functions: Functions, values: Values, numbers: PlainNumbers) -> None:
-        super().__init__(functions)
+    def __init__(self, values: KnownValues, numbers: PlainNumbers) -> None:
+        super().__init__(values)
         self.numbers = numbers
-        self.values = values
 
     def all(self) -> Iterator[Attention]:
         """Yield every attention whose weights are only multiplied by the values."""

@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.words import words
@@ -77,20 +77,15 @@ class Devices(Analysis):
         self.kinds = kinds
         self.values = values
         self.target = target
-        self._named = Memo(False, self.names.trail, self._named_device)
-        self._can: bool | None = None
-        self._framework: str | None = None
 
-    @property
+    @cached_property
     def can_use_accelerator(self) -> bool:
         """Whether some run of the script can use a GPU or another accelerator."""
         if self.target.device != "auto":
             return self.target.device != "cpu"
-        if self._can is None:
-            self._can = self._looks_accelerated() or (
-                self.running is not None and self.running.can_use_accelerator
-            )
-        return self._can
+        return self._looks_accelerated() or (
+            self.running is not None and self.running.can_use_accelerator
+        )
 
     def _looks_accelerated(self) -> bool:
         if self.framework in _PLACING:
@@ -149,7 +144,7 @@ class Devices(Analysis):
         if isinstance(node, cst.BinaryOperation):
             return self._may_be_accelerator(node.left)
         if isinstance(node, (cst.Name, cst.Attribute)):
-            return self._named.answer(node)
+            return self._named_device(node)
         return isinstance(node, cst.Subscript) and self._entry(node)
 
     def _entry(self, node: cst.Subscript) -> bool:
@@ -164,6 +159,7 @@ class Devices(Analysis):
         word = self.values.key(node)
         return isinstance(word, str) and conventional(word.lower()) is Kind.DEVICE
 
+    @memoized(False)
     def _named_device(self, node: cst.Name | cst.Attribute) -> bool:
         bindings = (
             self.scopes.reaching(node)
@@ -241,14 +237,9 @@ class Devices(Analysis):
             binding.how is How.IMPORT for binding in self.scopes.reaching(root)
         )
 
-    @property
+    @cached_property
     def framework(self) -> str:
         """The framework that owns the training loop, `none` if the script owns it."""
-        if self._framework is None:
-            self._framework = self._find_framework()
-        return self._framework
-
-    def _find_framework(self) -> str:
         modules = [name for name in self.functions.imported if not self._helps(name)]
         modules += [f"{module}.*" for module in self.scopes.star_imports]
         for module in modules:

@@ -7,11 +7,11 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import ValueAnalysis
 
 _INTEGRAL: Final = frozenset(
     (
@@ -35,20 +35,12 @@ _KEEPING: Final = frozenset(
 _PAIRS: Final = frozenset("max min topk sort kthvalue mode median".split())
 
 
-class Dtypes:
+class Dtypes(ValueAnalysis):
     """Separates tensors of integers (bools included) from tensors of floats."""
 
-    def __init__(self, kinds: Kinds) -> None:
-        self.kinds = kinds
-        self.names = kinds.names
-        self.scopes = kinds.scopes
-        self._known = Memo[cst.CSTNode, "bool | None"](None, self.names.trail, self._is_integral)
-
+    @memoized(None)
     def is_integral(self, node: cst.CSTNode) -> bool | None:
         """Return whether an expression holds integers or bools; None if unknown."""
-        return self._known.answer(node)
-
-    def _is_integral(self, node: cst.CSTNode) -> bool | None:
         if isinstance(node, (cst.Integer, cst.Comparison)):
             return True
         if isinstance(node, cst.Float) or self.kinds.kind(node) is Kind.LOSS:

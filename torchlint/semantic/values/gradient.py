@@ -10,9 +10,9 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.syntax.methods import last_word
+from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.values import State, Values
 
 
@@ -35,10 +35,6 @@ class Gradients(Analysis):
     def __init__(self, functions: Functions, values: Values) -> None:
         super().__init__(functions)
         self.values = values
-        self._functions = Memo(Grad.ON, functions.names.trail, self._of_function)
-        self._aliases = Memo["cst.Name | cst.Attribute", "Grad | None"](
-            None, functions.names.trail, self._of_alias
-        )
 
     def grad(self, node: cst.CSTNode) -> Grad:
         """Return whether autograd records at a node."""
@@ -52,7 +48,7 @@ class Gradients(Analysis):
                         return Grad.OFF if self._inferring(outer) else mode
             elif type(outer) is cst.FunctionDef and child is outer.body:
                 mode = self._switched(node, outer)
-                return mode if mode is not None else self._functions.answer(outer)
+                return mode if mode is not None else self._of_function(outer)
             child = outer
         mode = self._switched(node, self.tree.module_of(node))
         return mode if mode is not None else Grad.ON
@@ -79,7 +75,7 @@ class Gradients(Analysis):
                 return Grad.OFF
             if name == "torch.enable_grad":
                 return Grad.ON
-            found = self._aliases.answer(node)
+            found = self._of_alias(node)
             return found if found is not None else self._by_word(node)
         if isinstance(node, cst.IfExp):
             modes = {self.mode(node.body), self.mode(node.orelse)}
@@ -111,6 +107,7 @@ class Gradients(Analysis):
             return Grad.ON if inverted else Grad.OFF
         return Grad.UNKNOWN
 
+    @memoized(None)
     def _of_alias(self, node: cst.Name | cst.Attribute) -> Grad | None:
         """Follow `context = torch.no_grad()`."""
         bindings = (
@@ -171,12 +168,12 @@ class Gradients(Analysis):
         if self.names.name(call.func) == "torch.set_grad_enabled":
             return True
         return (
-            isinstance(call.func, cst.Attribute)
-            and call.func.attr.value == "enter_context"
+            method_of(call) == "enter_context"
             and bool(call.args)
             and self.mode(call.args[0].value) is not None
         )
 
+    @memoized(Grad.ON)
     def _of_function(self, function: cst.FunctionDef) -> Grad:
         for decorator in function.decorators:
             mode = self.mode(decorator.decorator)

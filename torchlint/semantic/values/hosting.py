@@ -8,13 +8,11 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import SAME
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.syntax.methods import receiver_of
 from torchlint.semantic.values.kind import Kind, derived
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import ValueAnalysis
 
 _MOVING: Final = ("cpu", "to", "cuda", "xpu")
 _MADE: Final = ("torch.nn.", "torchvision.models.")
@@ -25,20 +23,12 @@ _KEEPING: Final = ("builtins.", "copy.", "torch.save", "torch.nn.utils.", "torch
 _DEFAULTS: Final = frozenset({"torch.set_default_device", "torch.set_default_tensor_type"})
 
 
-class Hosting(Analysis):
+class Hosting(ValueAnalysis):
     """Follows networks to where they are made, and the moves of a file to what they move."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, origins: Origins) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.origins = origins
-        self._networks = Memo(False, self.names.trail, self._stays)
-
+    @memoized(False)
     def stays(self, network: cst.BaseExpression) -> bool:
         """Return whether a network is in host memory: nothing moves it but to the host."""
-        return self._networks.answer(network)
-
-    def _stays(self, network: cst.BaseExpression) -> bool:
         made = self._made(network)
         if not made or self._has_default_device or self._moves_unknown:
             return False

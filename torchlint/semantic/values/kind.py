@@ -44,6 +44,8 @@ class Kind(Enum):
     UNKNOWN = auto()
 
 
+TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
+"""The kinds of values that may be on a device."""
 _CALLED: Final = {
     "torch.utils.data.DataLoader": Kind.LOADER,
     "torch_geometric.loader.DataLoader": Kind.LOADER,

@@ -9,12 +9,13 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import Memo, memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     PASSED_ON,
+    TENSORS,
     Kind,
     called,
     combined,
@@ -53,7 +54,6 @@ _ASSIGN: Final = How.ASSIGN
 _LOOP: Final = How.LOOP
 _AUGMENTED: Final = How.AUGMENTED
 _DEFINED: Final = (How.FUNCTION, How.CLASS)
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 _ANNOTATIONS: Final = {
     "torch.Tensor": Kind.TENSOR,
     "torch.FloatTensor": Kind.TENSOR,
@@ -100,16 +100,13 @@ class Kinds(Analysis):
         super().__init__(functions)
         self.iteration, self.origins, self.losses = iteration, origins, losses
         self.inputs = TorchInputs(functions)
-        trail = functions.names.trail
-        self.kind = Memo(_NOTHING, trail, self._kind).answer
-        """Return the kind of an expression, or of the value assigned to a target."""
-        self.kind_of_binding = Memo(_NOTHING, trail, self._kind_of_binding).answer
-        """Return the kind of the value that one binding assigns."""
         self._elements: dict[tuple[int, ...], Memo[cst.BaseExpression, Kind]] = {}
 
     # -- expressions ----------------------------------------------------------
 
-    def _kind(self, node: cst.CSTNode) -> Kind:
+    @memoized(_NOTHING)
+    def kind(self, node: cst.CSTNode) -> Kind:
+        """Return the kind of an expression, or of the value assigned to a target."""
         if type(node) is cst.Name:
             return self._kind_of_name(node)
         if type(node) is cst.Call:
@@ -161,7 +158,7 @@ class Kinds(Analysis):
             return _LOSS
         base = self.kind(node.value)
         attribute = node.attr.value
-        if base in _TENSORS:
+        if base in TENSORS:
             if attribute in ("data", "T", "mT", "real", "imag"):
                 return base
             return _TENSOR if attribute == "grad" else _UNKNOWN
@@ -191,7 +188,7 @@ class Kinds(Analysis):
         if self.losses.hooks.is_loss_of_batch(node):
             return _LOSS
         base = self.kind(node.value)
-        if base in _TENSORS:
+        if base in TENSORS:
             return _TENSOR
         if base is _NDARRAY:
             return _NDARRAY if takes_many(node) else _UNKNOWN
@@ -233,7 +230,7 @@ class Kinds(Analysis):
         ):
             return _UNKNOWN
         sides = [self.kind(node.left), *(self.kind(c.comparator) for c in node.comparisons)]
-        if any(s in _TENSORS for s in sides):
+        if any(s in TENSORS for s in sides):
             return combined(sides[0], sides[-1])
         return _NDARRAY if _NDARRAY in sides else _UNKNOWN
 
@@ -276,9 +273,9 @@ class Kinds(Analysis):
         if name in ("builtins.sum", "builtins.max", "builtins.min", "builtins.abs") and node.args:
             given = node.args[0].value
             found = (self.kind(given), self._kind_of_member(given, (None,)))
-            return next((each for each in found if each in _TENSORS), _UNKNOWN)
+            return next((each for each in found if each in TENSORS), _UNKNOWN)
         if name.startswith("numpy.") and any(
-            self.kind(arg.value) in _TENSORS for arg in node.args[:1]
+            self.kind(arg.value) in TENSORS for arg in node.args[:1]
         ):
             return _NDARRAY
         if name in ("torch.max", "torch.min", "torch.sort", "torch.topk", "torch.kthvalue"):
@@ -297,9 +294,9 @@ class Kinds(Analysis):
                 return _TENSOR
             return _NDARRAY if method in ("to_numpy", "asnumpy") and name is None else base
         call = self.tree.parent(func)
-        if method == "size" and base in _TENSORS and isinstance(call, cst.Call):
+        if method == "size" and base in TENSORS and isinstance(call, cst.Call):
             return _NUMBER if call.args else _UNKNOWN
-        if method in ("max", "min", "sort", "topk", "kthvalue") and base in _TENSORS:
+        if method in ("max", "min", "sort", "topk", "kthvalue") and base in TENSORS:
             pair = isinstance(call, cst.Call) and gives_pair(method, call, bound=True)
             return _SEQUENCE if pair else _TENSOR
         return method_result(base, method)
@@ -308,7 +305,7 @@ class Kinds(Analysis):
         """Return whether a method of a framework sends a tensor through all processes."""
         call = self.tree.parent(func)
         args = call.args if type(call) is cst.Call and func.attr.value in _OVER_PROCESSES else []
-        return bool(args) and self.kind(args[0].value) in _TENSORS
+        return bool(args) and self.kind(args[0].value) in TENSORS
 
     def _returned(self, function: cst.FunctionDef) -> Kind:
         told = self._annotated(function.returns.annotation) if function.returns else _UNKNOWN
@@ -317,7 +314,7 @@ class Kinds(Analysis):
         returned = self.functions.returns(function)
         found = joined([self.kind(value) for value in returned]) if returned else _UNKNOWN
         # the losses of `-> float` are tensors all the same
-        return found if found in _TENSORS or told is _UNKNOWN else told
+        return found if found in TENSORS or told is _UNKNOWN else told
 
     # -- bindings -------------------------------------------------------------
 
@@ -386,7 +383,9 @@ class Kinds(Analysis):
                     found.setdefault(item.value.value, []).append(item.value)
         return found
 
-    def _kind_of_binding(self, binding: Binding) -> Kind:
+    @memoized(_NOTHING)
+    def kind_of_binding(self, binding: Binding) -> Kind:
+        """Return the kind of the value that one binding assigns."""
         node = binding.node
         if type(node) is cst.AnnAssign:
             found = self._annotated(node.annotation.annotation)
@@ -415,7 +414,7 @@ class Kinds(Analysis):
         found = joined([self.kind_of_binding(binding) for binding in started])
         if found is _NUMBER and len(started) < len(reaching):
             grown = joined([self.kind_of_binding(b) for b in reaching], numbers_too=True)
-            return grown if grown in _TENSORS else found
+            return grown if grown in TENSORS else found
         return found
 
     def _kind_of_parameter(self, parameter: cst.Param) -> Kind:
@@ -456,7 +455,7 @@ class Kinds(Analysis):
                 ]
             )
         kind = self.kind(source)
-        if kind in _TENSORS or (kind is _LOADER and path):
+        if kind in TENSORS or (kind is _LOADER and path):
             return _TENSOR
         if not path and self._is_batch(source) and binding.name not in self._indices:
             return _TENSOR
@@ -547,10 +546,10 @@ class Kinds(Analysis):
             return dict(enumerate(_ENGINE)).get(path[0], _UNKNOWN) if len(path) == 1 else _UNKNOWN
         if self.kind(value) is _SEQUENCE and (
             (name is not None and name.startswith("torch."))
-            or (isinstance(value.func, cst.Attribute) and self.kind(value.func.value) in _TENSORS)
+            or (isinstance(value.func, cst.Attribute) and self.kind(value.func.value) in TENSORS)
         ):
             return _TENSOR
-        if self.kind(value.func) is _MODULE or self.kind(value) in _TENSORS:
+        if self.kind(value.func) is _MODULE or self.kind(value) in TENSORS:
             return _TENSOR
         return _UNKNOWN
 

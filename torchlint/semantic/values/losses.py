@@ -153,12 +153,7 @@ def sent(call: cst.Call) -> Iterator[cst.BaseExpression]:
     if not isinstance(call.func, cst.Attribute):
         return
     receiver = call.func.value
-    if (
-        isinstance(receiver, cst.Call)
-        and isinstance(receiver.func, cst.Attribute)
-        and receiver.func.attr.value == "scale"
-        and receiver.args
-    ):
+    if isinstance(receiver, cst.Call) and method_of(receiver) == "scale" and receiver.args:
         yield receiver.args[0].value
         return
     if call.args and call.args[0].keyword is None:

@@ -8,9 +8,8 @@ from typing import Any, Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.annotations import named_types
-from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.values.origins import Origins
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.values.known import ValueAnalysis
 
 _PARSING: Final = ("parse_args", "parse_known_args")
 
@@ -22,13 +21,8 @@ class Option(NamedTuple):
     default: Any
 
 
-class Options(Analysis):
+class Options(ValueAnalysis):
     """Follows values to what `argparse`, or the class of a parameter, declares."""
-
-    def __init__(self, functions: Functions, values: Values, origins: Origins) -> None:
-        super().__init__(functions)
-        self.values = values
-        self.origins = origins
 
     def of(self, node: cst.BaseExpression) -> Option | None:
         """Return the only option that a value can be, None if it may be something else."""
@@ -72,10 +66,7 @@ class Options(Analysis):
     def _is_parsed(self, node: cst.BaseExpression) -> bool:
         made = self.origins.of(node).values
         return bool(made) and all(
-            isinstance(value, cst.Call)
-            and isinstance(value.func, cst.Attribute)
-            and value.func.attr.value in _PARSING
-            for value in made
+            isinstance(value, cst.Call) and method_of(value) in _PARSING for value in made
         )
 
     @cached_property
@@ -83,7 +74,7 @@ class Options(Analysis):
         """The options with a literal default by the attribute that holds them."""
         found: dict[str, list[Option | None]] = {}
         for call in self.tree.all(cst.Call):
-            if isinstance(call.func, cst.Attribute) and call.func.attr.value == "add_argument":
+            if method_of(call) == "add_argument":
                 named = self._named(call)
                 if named is not None:
                     found.setdefault(named[0], []).append(self._option(call, named[1]))

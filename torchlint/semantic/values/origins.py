@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.iteration import Iteration
@@ -61,17 +62,13 @@ class Origins(Analysis):
         super().__init__(functions)
         self.values = values
         self.iteration = iteration
-        self._known: dict[tuple[int, Steps], Origin] = {}
 
+    @cached_method
     def of(self, node: cst.BaseExpression, steps: Steps = ()) -> Origin:
         """Return every expression that `node`, or the element at `steps` in it, can be."""
-        found = self._known.get((id(node), steps))
-        if found is None:
-            search = _Search()
-            self._follow(node, steps, search)
-            found = Origin(tuple(search.found.values()), not search.lost, search.given)
-            self._known[id(node), steps] = found
-        return found
+        search = _Search()
+        self._follow(node, steps, search)
+        return Origin(tuple(search.found.values()), not search.lost, search.given)
 
     def _follow(self, node: cst.BaseExpression, steps: Steps, search: _Search) -> None:
         if (id(node), steps) in search.seen:

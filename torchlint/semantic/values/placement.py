@@ -6,14 +6,12 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.libraries import DRAWN, FILLED
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.hosting import Hosting
-from torchlint.semantic.values.iteration import Iteration
-from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.kind import TENSORS, Kind
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _MADE_ON_HOST: Final = (FILLED | DRAWN - {"normal"}) | frozenset(
     "from_numpy tensor as_tensor FloatTensor LongTensor Tensor".split()
@@ -23,27 +21,18 @@ _MOVED_ALONG: Final = ("Parameter", "Buffer", "ParameterList", "ParameterDict")
 _REDUCING: Final = frozenset("mean sum max min norm prod median std var item all any".split())
 _MOVING: Final = frozenset("cpu to cuda xpu".split())
 _CHOOSING: Final = (cst.If, cst.IfExp, cst.Try)
-_TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 
 
-class Placement(Analysis):
+class Placement(ValueAnalysis):
     """Follows tensors from where they are created to where they are read."""
 
-    def __init__(
-        self, functions: Functions, kinds: Kinds, iteration: Iteration, hosting: Hosting
-    ) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
+    def __init__(self, values: KnownValues, hosting: Hosting) -> None:
+        super().__init__(values)
         self.hosting = hosting
-        self.iteration = iteration
-        self._known = Memo(True, self.names.trail, self._on_host)
-        self._copied = Memo(False, self.names.trail, self._is_copied)
 
+    @memoized(True)
     def on_host(self, node: cst.BaseExpression) -> bool:
         """Return whether a tensor is known to be in host memory."""
-        return self._known.answer(node)
-
-    def _on_host(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, cst.Name):
             bindings = self.scopes.reaching(node)
             if not bindings:
@@ -80,34 +69,33 @@ class Placement(Analysis):
         One that was copied there is enough: torch refuses to mix devices, but for single numbers.
         """
         found = [self.on_host(each) for each in operands if not self._is_number(each)]
-        return (bool(found) and all(found)) or any(map(self._copied.answer, operands))
+        return (bool(found) and all(found)) or any(map(self._is_copied, operands))
 
+    @memoized(False)
     def _is_copied(self, node: cst.BaseExpression) -> bool:
         """Return whether a tensor was copied to the host, or is what a network on it gives."""
         if isinstance(node, cst.Name):
             bindings = self.scopes.reaching(node)
             return bool(bindings) and all(
-                each.how is How.ASSIGN
-                and each.value is not None
-                and self._copied.answer(each.value)
+                each.how is How.ASSIGN and each.value is not None and self._is_copied(each.value)
                 for each in bindings
             )
         if isinstance(node, cst.BinaryOperation):
-            return self._copied.answer(node.left) or self._copied.answer(node.right)
+            return self._is_copied(node.left) or self._is_copied(node.right)
         if not isinstance(node, cst.Call):
             return False
         name, func = self.names.name(node.func), node.func
         if name is not None:
             last = name.rpartition(".")[2]
             computes = name.startswith("torch.") and last not in _REDUCING
-            return computes and any(self._copied.answer(arg.value) for arg in node.args)
+            return computes and any(self._is_copied(arg.value) for arg in node.args)
         if self.kinds.kind(func) is Kind.MODULE:
             return self.runs_on_host(func, node)
         if not isinstance(func, cst.Attribute) or func.attr.value in _REDUCING:
             return False
         if func.attr.value in _MOVING:
             return self.hosting.goes_to_host(node)
-        return self._copied.answer(func.value)
+        return self._is_copied(func.value)
 
     def runs_on_host(self, network: cst.BaseExpression, forward: cst.Call) -> bool:
         """Return whether a network that a call runs is on the host, and what it gets, too."""
@@ -159,7 +147,7 @@ class Placement(Analysis):
                 return False
             if any(arg.keyword is not None and arg.keyword.value == "device" for arg in node.args):
                 return False
-            tensors = [a.value for a in node.args if self.kinds.kind(a.value) in _TENSORS]
+            tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
             if tensors:
                 return self._all_on_host(tensors)
             module, _, last = name.rpartition(".")
@@ -177,9 +165,9 @@ class Placement(Analysis):
             return self.hosting.goes_to_host(node)
         if method == "type_as":
             return False
-        if self.kinds.kind(node.func.value) not in _TENSORS:
+        if self.kinds.kind(node.func.value) not in TENSORS:
             return False
-        tensors = [a.value for a in node.args if self.kinds.kind(a.value) in _TENSORS]
+        tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
         return self._all_on_host([node.func.value, *tensors])
 
     def _bound(self, binding: Binding) -> bool:

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.values.known import ValueAnalysis
 
 
-class PlainNumbers(Analysis):
+class PlainNumbers(ValueAnalysis):
     """Finds plain numbers: literals, sizes, roots, and names for them."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, values: Values) -> None:
-        super().__init__(functions)
-        self.kinds = kinds
-        self.values = values
-        self._numbers = Memo(False, self.names.trail, self._is_number)
-
+    @memoized(False)
     def is_number(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is known to be a plain Python number, not a tensor."""
-        return self._numbers.answer(node)
-
-    def _is_number(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, (cst.Integer, cst.Float)):
             return True
         if isinstance(node, cst.UnaryOperation):

@@ -8,12 +8,11 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _LOW: Final = re.compile(
     r"auto_?cast|amp(?<![a-z]amp)(?![a-z])|apex(?<![a-z]apex)(?![a-z])|\.half$|half_?tensor|fp_?16|"
@@ -30,16 +29,12 @@ _AUTOCASTS: Final = frozenset({
 })  # fmt: skip
 
 
-class Precision(Analysis):
+class Precision(ValueAnalysis):
     """Finds what a file does about the precision of its arithmetic."""
 
-    def __init__(self, functions: Functions, kinds: Kinds, vocabulary: Vocabulary) -> None:
-        super().__init__(functions)
+    def __init__(self, values: KnownValues, vocabulary: Vocabulary) -> None:
+        super().__init__(values)
         self.vocabulary = vocabulary
-        self.kinds = kinds
-        self._autocasts = Memo[cst.BaseExpression, "cst.Call | None"](
-            None, self.names.trail, self._autocast
-        )
 
     @cached_property
     def mentions_low_precision(self) -> bool:
@@ -89,18 +84,9 @@ class Precision(Analysis):
 
     # -- autocast -------------------------------------------------------------
 
-    def autocast(self, manager: cst.BaseExpression) -> cst.Call | None:
+    @memoized(None)
+    def autocast(self, node: cst.BaseExpression) -> cst.Call | None:
         """Return the `autocast` call that a context manager is, through names and choices."""
-        return self._autocasts.answer(manager)
-
-    def dtype(self, autocast: cst.Call) -> str | None:
-        """Return the qualified name of the dtype passed to a call of `autocast`."""
-        for arg in autocast.args:
-            if arg.keyword is not None and arg.keyword.value == "dtype":
-                return self.names.name(arg.value)
-        return None
-
-    def _autocast(self, node: cst.BaseExpression) -> cst.Call | None:
         if isinstance(node, cst.Call):
             if self.names.name(node.func) in _AUTOCASTS:
                 return node
@@ -114,6 +100,13 @@ class Precision(Analysis):
                 if binding.how is How.ASSIGN and binding.value is not None
             ]
             return next((call for call in found if call is not None), None)
+        return None
+
+    def dtype(self, autocast: cst.Call) -> str | None:
+        """Return the qualified name of the dtype passed to a call of `autocast`."""
+        for arg in autocast.args:
+            if arg.keyword is not None and arg.keyword.value == "dtype":
+                return self.names.name(arg.value)
         return None
 
     def _made_by(self, call: cst.Call) -> cst.Call | None:

@@ -6,12 +6,12 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.limits import ASSIGNED
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.attention import Attention, ScoreMask
-from torchlint.semantic.values.values import Values
+from torchlint.semantic.values.known import ValueAnalysis
 
 _INFINITE: Final = frozenset({"torch.inf", "math.inf", "numpy.inf", "numpy.Inf"})
 _PADDING: Final = -1e4
@@ -22,14 +22,8 @@ _NUMBERS: Final = frozenset("byte float long int".split())
 _BOUNDED: Final = ("tril", "triu")
 
 
-class Scores(Analysis):
+class Scores(ValueAnalysis):
     """Interprets the scale and the masks of an attention."""
-
-    def __init__(self, functions: Functions, values: Values) -> None:
-        super().__init__(functions)
-        self.values = values
-        self._booleans = Memo(False, self.names.trail, self._is_boolean)
-        self._triangles = Memo("", self.names.trail, self._triangle)
 
     # -- scale ----------------------------------------------------------------
 
@@ -121,7 +115,7 @@ class Scores(Analysis):
         elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
             if node.func.attr.value == "logical_not":
                 node, keeps = node.func.value, not keeps
-        return self._triangles.answer(node) == ("tril" if keeps else "triu")
+        return self._triangle(node) == ("tril" if keeps else "triu")
 
     def is_causal(self, mask: cst.BaseExpression) -> bool:
         """Return whether an `attn_mask`, of booleans or added to the scores, is exactly causal."""
@@ -131,7 +125,7 @@ class Scores(Analysis):
         name = self.names.name(made.func) if isinstance(made, cst.Call) else None
         if name is not None and name.endswith(".generate_square_subsequent_mask"):
             return not boolean
-        if boolean or self._booleans.answer(made):
+        if boolean or self._is_boolean(made):
             return self.leaves_past(ScoreMask(made, None, True, None))
         return self._hides_later(made)
 
@@ -163,23 +157,24 @@ class Scores(Analysis):
                 break
         return mask, boolean
 
+    @memoized(False)
     def _is_boolean(self, node: cst.BaseExpression) -> bool:
         """Return whether a matrix holds booleans, as far as its making shows."""
         if isinstance(node, cst.Comparison):
             return True
         if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert):
             made, boolean = self._peeled(node.expression)
-            return boolean or (made is not None and self._booleans.answer(made))
+            return boolean or (made is not None and self._is_boolean(made))
         if not isinstance(node, cst.Call):
             return False
-        if isinstance(node.func, cst.Attribute) and node.func.attr.value == "logical_not":
+        if method_of(node) == "logical_not":
             return True
         given = self.values.argument_node(node, "dtype", None)
         if given is not None:
             return self.names.name(given.value) == "torch.bool"
         bounded = self._bounded_matrix(node)
         made, boolean = self._peeled(bounded) if bounded is not None else (None, False)
-        return boolean or (made is not None and self._booleans.answer(made))
+        return boolean or (made is not None and self._is_boolean(made))
 
     def _bounded_matrix(self, node: cst.Call) -> cst.BaseExpression | None:
         """Return the matrix of which `tril` or `triu` keeps a triangle."""
@@ -219,13 +214,14 @@ class Scores(Analysis):
         found = self._number(node)
         return found is not None and found <= -1e9
 
+    @memoized("")
     def _triangle(self, node: cst.BaseExpression) -> str:
         """Return which triangle of ones a matrix is: `tril`, or `triu` without its diagonal."""
         if isinstance(node, cst.Subscript):
-            return self._triangles.answer(node.value) if self._keeps_square(node) else ""
+            return self._triangle(node.value) if self._keeps_square(node) else ""
         if isinstance(node, (cst.Name, cst.Attribute)):
             made = self._made(node)
-            return self._triangles.answer(made) if made is not None else ""
+            return self._triangle(made) if made is not None else ""
         if not isinstance(node, cst.Call):
             return ""
         name = (self.names.name(node.func) or "").rpartition(".")[2]
@@ -234,7 +230,7 @@ class Scores(Analysis):
             if method in _BOUNDED:
                 given = self.values.argument(node, "diagonal", 0)
                 return self._bounded(method, node.func.value, given.literal, given.node is not None)
-            return self._triangles.answer(node.func.value) if method in _SHAPED else ""
+            return self._triangle(node.func.value) if method in _SHAPED else ""
         if self.names.name(node.func) in ("torch.tril", "torch.triu") and node.args:
             given = self.values.argument(node, "diagonal", 1)
             return self._bounded(name, node.args[0].value, given.literal, given.node is not None)
@@ -290,8 +286,7 @@ class Scores(Analysis):
         made = [
             call.args[1].value
             for call in self.tree.within(owner, cst.Call)
-            if isinstance(call.func, cst.Attribute)
-            and call.func.attr.value == "register_buffer"
+            if method_of(call) == "register_buffer"
             and len(call.args) >= 2
             and self.values.value_of(call.args[0].value).literal == path.removeprefix("self.")
         ]

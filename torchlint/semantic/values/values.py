@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
 from torchlint.semantic.values.configurations import Configurations
@@ -86,25 +86,16 @@ class Values(Analysis):
 
     def __init__(self, functions: Functions) -> None:
         super().__init__(functions)
-        self._values = Memo(_UNKNOWN, functions.names.trail, self._value_of)
         self._made: list[cst.Dict] = []
-        self._entries = Memo(_UNKNOWN, functions.names.trail, self._entry)
         self.files = ArgumentFiles(functions, self._literal)
         self.configurations = Configurations(functions, self.files, self._literal)
 
     def _literal(self, node: cst.BaseExpression) -> Any:
         return self.value_of(node).literal
 
+    @memoized(_UNKNOWN)
     def value_of(self, node: cst.BaseExpression) -> Value:
         """Return the one expression that `node` can be."""
-        return self._values.answer(node)
-
-    def code_of(self, node: cst.BaseExpression) -> str:
-        """Return the code of the one expression that a node can be, else of the node."""
-        value = self.value_of(node)
-        return self.tree.code(value.node if value.node is not None else node)
-
-    def _value_of(self, node: cst.BaseExpression) -> Value:
         if type(node) is cst.Name:
             if node.value in _CONSTANTS:
                 return Value(State.KNOWN, node)
@@ -116,6 +107,11 @@ class Values(Analysis):
         if type(node) is cst.Subscript:
             return self._item(node)
         return Value(State.KNOWN, node)
+
+    def code_of(self, node: cst.BaseExpression) -> str:
+        """Return the code of the one expression that a node can be, else of the node."""
+        value = self.value_of(node)
+        return self.tree.code(value.node if value.node is not None else node)
 
     def key(self, node: cst.Subscript) -> int | str | None:
         """Return the index or the key of an item, None if it is not known."""
@@ -240,8 +236,9 @@ class Values(Analysis):
 
     def entry(self, node: cst.BaseExpression, key: str) -> Value:
         """Return the value of a dictionary at a key, ABSENT if it certainly lacks the key."""
-        return self._entries.answer((node, key))
+        return self._entry((node, key))
 
+    @memoized(_UNKNOWN)
     def _entry(self, place: tuple[cst.BaseExpression, str]) -> Value:
         node, key = place
         if isinstance(node, cst.Dict):

@@ -7,7 +7,6 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.libraries import (
     CONTAINER_AND_TENSOR_METHODS,
     LOGGING_METHODS,
@@ -16,10 +15,8 @@ from torchlint.semantic.scope.libraries import (
     is_library,
 )
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.kinds import Kinds
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import ValueAnalysis
 
 _SHOWN_KINDS: Final = frozenset({
     Kind.TENSOR, Kind.LOSS, Kind.NDARRAY, Kind.NUMBER, Kind.STRING, Kind.SEQUENCE, Kind.MAPPING,
@@ -28,16 +25,8 @@ _SHOWN_KINDS: Final = frozenset({
 _MARKS: Final = ("builtins.", "torch.", "functools.", "abc.", "typing.", "contextlib.")
 
 
-class Visibility(Analysis):
+class Visibility(ValueAnalysis):
     """Finds the calls that run code outside this file and the known libraries."""
-
-    def __init__(
-        self, functions: Functions, kinds: Kinds, origins: Origins, iteration: Iteration
-    ) -> None:
-        super().__init__(functions)
-        self.iteration = iteration
-        self.kinds = kinds
-        self.origins = origins
 
     def unseen_call(self, region: cst.CSTNode) -> cst.Call | None:
         """Return the first call of a region that runs unseen code, directly or indirectly."""

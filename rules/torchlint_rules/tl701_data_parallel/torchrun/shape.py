@@ -432,7 +432,7 @@ class _Reader:
 
     def _refuse_losses(self, batches: Loop) -> None:
         script = self.script
-        own = list(self.program.own_calls(batches.node.body))
+        own = list(self.script.functions.run_in(batches.node.body))
         for call in own:
             owner = receiver_of(call)
             if owner is None or method_of(call) in _WITHOUT_GRADIENT:

@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.limits import CALLERS
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.precision import Precision
-from torchlint.semantic.values.values import State, Values
+from torchlint.semantic.values.values import State
 
 _CUDA_ONLY: Final = "torch.cuda.amp.autocast"
 _HALF: Final = frozenset({"torch.float16", "torch.half"})
@@ -25,16 +24,12 @@ class Casts(NamedTuple):
     complete: bool
 
 
-class Autocasting(Analysis):
+class Autocasting(ValueAnalysis):
     """Follows `with` statements, decorators and callers to the autocast around a place."""
 
-    def __init__(
-        self, functions: Functions, values: Values, precision: Precision, origins: Origins
-    ) -> None:
-        super().__init__(functions)
-        self.values = values
+    def __init__(self, values: KnownValues, precision: Precision) -> None:
+        super().__init__(values)
         self.precision = precision
-        self.origins = origins
 
     def around(self, node: cst.CSTNode, depth: int = CALLERS) -> Casts:
         """Return the autocast calls around a node, in its function and around all its callers."""

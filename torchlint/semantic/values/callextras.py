@@ -8,10 +8,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.values.iteration import Iteration
-from torchlint.semantic.values.origins import Origins
+from torchlint.semantic.values.known import ValueAnalysis
 
 _REGISTER: Final = frozenset(
     (
@@ -29,16 +27,11 @@ _ADDING: Final = frozenset(
 _PARTS: Final = frozenset("modules children named_modules named_children".split())
 
 
-class CallExtras(Analysis):
+class CallExtras(ValueAnalysis):
     """Finds the networks that this file gives hooks.
 
     A wrapper such as `DataParallel` has its own forward, and `forward` of it is not less.
     """
-
-    def __init__(self, functions: Functions, origins: Origins, iteration: Iteration) -> None:
-        super().__init__(functions)
-        self.origins = origins
-        self.iteration = iteration
 
     def has(self, network: cst.BaseExpression) -> bool:
         """Return whether the file shows that calling a network runs more than its forward."""

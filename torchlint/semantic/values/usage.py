@@ -7,11 +7,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
-from torchlint.semantic.values.origins import Origins
-from torchlint.semantic.values.values import State, Values
+from torchlint.semantic.values.known import ValueAnalysis
+from torchlint.semantic.values.values import State
 
 _BRANCHES: Final = (
     cst.If, cst.IfExp, cst.Try, cst.While, cst.With, cst.BooleanOperation, cst.Lambda, cst.Break,
@@ -32,15 +31,8 @@ _SOMETIMES: Final = frozenset({"torch.nn.AdaptiveLogSoftmaxWithLoss"})
 """Layers that may not use all their parameters in a pass."""
 
 
-class Usage(Analysis):
+class Usage(ValueAnalysis):
     """Answers for networks that the file shows completely; False if anything is unknown."""
-
-    def __init__(self, functions: Functions, values: Values, origins: Origins) -> None:
-        super().__init__(functions)
-        self.origins = origins
-        self.values = values
-        self._wholes = Memo(False, self.names.trail, self._is_whole)
-        self._classes = Memo(False, self.names.trail, self._is_whole_class)
 
     def is_whole(self, network: cst.BaseExpression) -> bool:
         """Return whether each pass of a network gives every parameter a gradient."""
@@ -48,12 +40,13 @@ class Usage(Analysis):
             node.attr.value.startswith("requires_grad") for node in self.tree.all(cst.Attribute)
         ):
             return False
-        return self._wholes.answer(network)
+        return self._is_whole(network)
 
+    @memoized(False)
     def _is_whole(self, network: cst.BaseExpression) -> bool:
         owner = self.functions.instance_of(network)
         if owner is not None:
-            return self._classes.answer(owner)
+            return self._is_whole_class(owner)
         value = self.values.value_of(network)
         return (
             value.state is State.KNOWN
@@ -69,12 +62,12 @@ class Usage(Analysis):
             wrapped = call.args[:1] if name in _WRAPPERS else call.args
             return all(self._is_whole_member(arg) for arg in wrapped)
         if isinstance(func, cst.Attribute) and func.attr.value in _SAME and not name:
-            return self._wholes.answer(func.value)
+            return self._is_whole(func.value)
         if name == "torch.nn.Parameter":
             return True
         made = self.functions.definition(func)
         if isinstance(made, cst.ClassDef):
-            return self._classes.answer(made)
+            return self._is_whole_class(made)
         return (
             name.startswith("torch.nn.")
             and name not in _SOMETIMES
@@ -85,15 +78,16 @@ class Usage(Analysis):
         value = arg.value
         if isinstance(value, cst.List):
             return all(
-                isinstance(each, cst.Element) and self._wholes.answer(each.value)
+                isinstance(each, cst.Element) and self._is_whole(each.value)
                 for each in value.elements
             )
         if isinstance(value, cst.ListComp):
-            return self._wholes.answer(value.elt)
-        return not arg.star and self._wholes.answer(value)
+            return self._is_whole(value.elt)
+        return not arg.star and self._is_whole(value)
 
     # -- classes ----------------------------------------------------------------
 
+    @memoized(False)
     def _is_whole_class(self, owner: cst.ClassDef) -> bool:
         """Return whether `forward` uses every layer for its result, without branches."""
         forward = self.functions.method(owner, "forward")
