@@ -56,6 +56,8 @@ class WorkRepeatedInGetitem(Rule):
         for code in script.loaders.items.all():
             if code.per is Per.STREAM or _is_unused(script, code):
                 continue
+            if script.loaders.datasets.work.returns_kept(code.node):
+                continue
             found: dict[tuple[str, Impact | None], list[cst.Call]] = {}
             for call, message, impact in _repeated(script, code):
                 if id(call) not in seen:

@@ -13,6 +13,7 @@ from torchlint.api import (
     Finding,
     Fix,
     How,
+    Kind,
     Rule,
     Script,
     State,
@@ -29,6 +30,12 @@ _LARGE: Final = re.compile(
 _REDUCED: Final = "preprocess_logits_for_metrics"
 _OWN_WAYS: Final = "evaluate evaluation_loop prediction_loop prediction_step".split()
 """Methods of a trainer that may reduce the logits themselves."""
+_ENDS: Final = {
+    "training_epoch_end": ("training_step", "on_train_epoch_end"),
+    "validation_epoch_end": ("validation_step", "on_validation_epoch_end"),
+    "test_epoch_end": ("test_step", "on_test_epoch_end"),
+}
+"""The hooks of Lightning 1 that get the results of a step, and those that get nothing."""
 _SHARES: Final = frozenset("softmax log_softmax sigmoid exp log perplexity".split())
 """What needs the logits, not the best of them."""
 _BEST: Final = (
@@ -38,10 +45,31 @@ _BEST: Final = (
 
 class PredictionsPiledUp(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every trainer that keeps the logits of a large head for its metrics."""
+        """Flag every evaluation that keeps more of each batch than anything reads."""
+        yield from self._of_trainers(script)
+        for hook, step, kept in _unread(script):
+            name = hook.name.value
+            message = (
+                f"`{name}` makes Lightning keep what `{step}` returns for each batch of the epoch, "
+                f"`{kept}` too, and reads none of it: end the epoch in `{_ENDS[name][1]}`, which "
+                "gets nothing"
+            )
+            yield Finding(self.code, script.span(hook.name), message, impact="medium")
+
+    def _of_trainers(self, script: Script) -> Iterator[Finding]:
         for trainer in script.program.trainings.trainers("transformers"):
             metrics = _metrics(script, trainer)
-            if metrics is None or not _keeps(script, trainer) or not _is_large(script, trainer):
+            if metrics is None or not _keeps(script, trainer):
+                continue
+            if metrics.params.params and not _reads(script, metrics, metrics.params.params[0]):
+                message = (
+                    "the evaluation keeps every logit on the device and joins all of them again "
+                    f"after each batch, but `{metrics.name.value}` reads none: leave "
+                    "`compute_metrics` out"
+                )
+                yield Finding(self.code, script.span(trainer.call.func), message)
+                continue
+            if not _is_large(script, trainer):
                 continue
             best = [call for call in _calls(script, metrics) if word_of(call) == "argmax"]
             if not best or any(word_of(call) in _SHARES for call in _calls(script, metrics)):
@@ -57,6 +85,45 @@ class PredictionsPiledUp(Rule):
                 because = "of equal logits another one may be the first, and two places change"
                 fix = Fix.unsafe("Keep the largest logit of each position", edits, because=because)
             yield Finding(self.code, script.span(trainer.call.func), message, fix)
+
+
+def _unread(script: Script) -> Iterator[tuple[cst.FunctionDef, str, str]]:
+    """Yield the hooks of Lightning that get all results of a step and read none of them.
+
+    With each go the name of the step, and a part of its result that is no loss.
+    """
+    for hook in script.tree.all(cst.FunctionDef):
+        step, _ = _ENDS.get(hook.name.value, ("", ""))
+        owner = script.scopes.class_of(hook)
+        if owner is None or script.values.hooks.framework(hook) != "lightning":
+            continue
+        made = script.functions.method(owner, step) if step else None
+        if made is None or len(hook.params.params) != 2:
+            continue
+        kept = [
+            each
+            for returned in script.functions.returns(made)
+            for each in _entries(returned)
+            if script.kind(each) in (Kind.TENSOR, Kind.UNKNOWN)
+        ]
+        if kept and not _reads(script, hook, hook.params.params[1]):
+            yield hook, step, script.tree.brief(kept[0])
+
+
+def _entries(returned: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield the values in a dictionary, or a tuple, that a step returns beside its loss."""
+    for each in returned.elements if isinstance(returned, (cst.Dict, cst.Tuple)) else ():
+        if isinstance(each, cst.DictElement):
+            if isinstance(each.key, cst.SimpleString) and "loss" not in each.key.value:
+                yield each.value
+        elif isinstance(each, cst.Element):
+            yield each.value
+
+
+def _reads(script: Script, function: cst.FunctionDef, parameter: cst.Param) -> bool:
+    """Return whether a function reads one of its parameters."""
+    names = script.tree.within(function.body, cst.Name)
+    return any(name.value == parameter.name.value for name in names)
 
 
 def _metrics(script: Script, trainer: TrainerCall) -> cst.FunctionDef | None:

@@ -11,14 +11,14 @@ from torchlint.api import Edits, Finding, Fix, How, Loader, Loop, Role, Rule, Sc
 
 _SAMPLER: Final = "torch.utils.data.DistributedSampler"
 _BATCHES: Final = "torch.utils.data.BatchSampler"
+_LEAVING: Final = ("none", "deepspeed")
+"""Who runs loops and leaves the epochs of their samplers to the script."""
 _BECAUSE: Final = "from the second epoch on, samples come in another order"
 
 
 class SamplerWithoutSetEpoch(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every shuffling sampler whose loader is used for several epochs of training."""
-        if script.program.devices.framework != "none":
-            return
         for site in script.calls.of(_SAMPLER):
             shuffles = site.argument("shuffle")
             if shuffles.state is not State.ABSENT and not shuffles.equals(True):
@@ -111,8 +111,10 @@ def _repeated(script: Script, sampler: cst.Call) -> tuple[Loader, cst.For | None
             continue
         for place in loader.repeated:
             if isinstance(place, cst.For) and id(place) in loops:
-                return loader, place
-        if any(_streams(script, place) for place in loader.passes) and loops:
+                if script.loops.owner(place) in _LEAVING:
+                    return loader, place
+        leaves = any(script.loops.owner(each.node) in _LEAVING for each in loops.values())
+        if leaves and any(_streams(script, place) for place in loader.passes):
             return loader, None
     return None
 

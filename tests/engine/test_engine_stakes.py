@@ -54,17 +54,22 @@ def test_a_script_that_only_applies_a_network_runs_once(rest: str, impact: str) 
 
 
 @pytest.mark.parametrize(
-    ("rest", "impact"),
+    ("rest", "impacts"),
     [
-        ("", "low"),
-        ("def other(x):\n    measure = x\n    return measure\n", "low"),
-        ("measure(net, val_loader)\n", "medium"),
-        ("exit()\nmeasure(net, val_loader)\n", "low"),
-        ("if done:\n    exit()\nmeasure(net, val_loader)\n", "medium"),
+        ("", set[str]()),
+        ("def other(x):\n    measure = x\n    return measure\n", set[str]()),
+        ("measure(net, val_loader)\n", {"medium"}),
+        ("exit()\nmeasure(net, val_loader)\n", set[str]()),
+        ("if done:\n    exit()\nmeasure(net, val_loader)\n", {"medium"}),
     ],
 )
-def test_a_function_that_nothing_uses_is_low(rest: str, impact: str) -> None:
-    assert _impacts(LOADER + UNUSED + TRAINED + rest, "TL601") == {impact}
+def test_nothing_is_told_of_a_function_that_nothing_uses(rest: str, impacts: set[str]) -> None:
+    assert _impacts(LOADER + UNUSED + TRAINED + rest, "TL601") == impacts
+
+
+def test_what_nothing_uses_is_kept_up_with_torch() -> None:
+    text = LOADER + TRAINED + "def start(w):\n    torch.nn.init.xavier_normal(w)\n"
+    assert _impacts(text, "TL806") == {"low"}
 
 
 @pytest.mark.parametrize(
@@ -97,10 +102,10 @@ for x in loader:
 """
 
 
-def test_small_costs_of_a_script_that_applies_saved_weights_are_no_findings() -> None:
+def test_costs_of_a_script_that_applies_saved_weights_are_no_findings() -> None:
     assert _impacts(LOADER + APPLIED, "TL102") == {"low"}
     assert _impacts(LOADER + LOADED + APPLIED, "TL102") == set()
-    assert _impacts(LOADER + LOADED + APPLIED, "TL101") == {"low"}
+    assert _impacts(LOADER + LOADED + APPLIED, "TL101") == set()
     assert _impacts(LOADER + LOADED + TRAINED, "TL102") == {"medium"}
 
 
@@ -144,17 +149,40 @@ def sample(net: torch.nn.Module, x):
 
 
 @pytest.mark.parametrize(
-    ("answers", "impact"),
+    ("answers", "impacts"),
     [
-        ("net.generate(x, max_new_tokens=256)", "low"),
-        ("sample(net, x)", "low"),
-        ("x.generate()", "high"),
-        ("net(x)", "high"),
+        ("net.generate(x, max_new_tokens=256)", set[str]()),
+        ("sample(net, x)", set[str]()),
+        ("x.generate()", {"high"}),
+        ("net(x)", {"high"}),
     ],
 )
-def test_waits_beside_generation_are_low(answers: str, impact: str) -> None:
+def test_waits_beside_generation_are_no_findings(answers: str, impacts: set[str]) -> None:
     text = LOADER + SAMPLES + ROLLOUTS.format(answers=answers)
-    assert _impacts(text, "TL201") == {impact}
+    assert _impacts(text, "TL201") == impacts
+
+
+STEP_OF_ROLLOUTS = """\
+def step(net: torch.nn.Module, opt, answers):
+    opt.zero_grad()
+    loss = net(answers).mean()
+    loss.backward()
+    opt.step()
+    print(loss.item())
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for x in loader:
+    step(net, opt, {answers}.cuda())
+"""
+
+
+@pytest.mark.parametrize(
+    ("answers", "impacts"), [("sample(net, x)", set[str]()), ("net(x)", {"medium"})]
+)
+def test_so_are_those_of_a_function_that_is_called_beside_it(
+    answers: str, impacts: set[str]
+) -> None:
+    text = LOADER + SAMPLES + STEP_OF_ROLLOUTS.format(answers=answers)
+    assert _impacts(text, "TL207") == impacts
 
 
 SHARED = """\

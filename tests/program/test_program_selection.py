@@ -50,6 +50,16 @@ def test_callers_come_from_programs_only(tmp_path: Path) -> None:
     assert linked(found["tests/test_lib.py"]) == {"lib.py": [1]}
 
 
+def test_nothing_is_linked_to_unit_tests(tmp_path: Path) -> None:
+    use = "from lib import step\n\ndef %s():\n    step(1)\n\n"
+    found = views(
+        tmp_path,
+        {"lib.py": STEP, "tests/test_lib.py": use % "test_step", "test_net.py": use % "main"},
+    )
+    assert linked(found["tests/test_lib.py"]) == {}
+    assert linked(found["test_net.py"]) == {"lib.py": [1]}
+
+
 def test_a_caller_brings_the_star_import_through_which_it_calls(tmp_path: Path) -> None:
     use = "import os\nfrom lib import *\n\ndef main():\n    step(1)\n\n"
     found = views(tmp_path, {"lib.py": STEP, "train.py": use + GUARD})
@@ -83,10 +93,11 @@ def test_a_program_begins_at_a_guard_at_code_at_a_script_or_in_a_notebook(tmp_pa
 
 def test_nothing_is_linked_where_nothing_trains(tmp_path: Path) -> None:
     files = {"a.py": "from b import f\nf(1)\n", "b.py": "def f(x): pass\n"}
-    assert list(views(tmp_path, files).values()) == [ALONE, ALONE]
+    found = views(tmp_path, files)
+    assert (linked(found["a.py"]), found["b.py"]) == ({}, ALONE)
     files["b.py"] += "def g(x): x.backward()\n"
     found = views(tmp_path, files)
-    assert found["a.py"] == ALONE
+    assert linked(found["a.py"]) == {}
     assert linked(found["b.py"]) == {"a.py": [1, 2]}
 
 

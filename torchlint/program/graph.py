@@ -48,14 +48,33 @@ class Graph(ABC):
     A `Symbol` without a name stands for the module itself.
     """
 
-    def __init__(self, imports: Imports, scripts: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        imports: Imports,
+        scripts: frozenset[str] = frozenset(),
+        is_installed: bool = False,
+    ) -> None:
         self.imports = imports
-        self._scripts = scripts
+        self.scripts = scripts
         """The modules that `pyproject.toml` names as scripts."""
+        self.is_installed = is_installed
+        """Whether the project is made to be installed, for others to import."""
         self._in_program: dict[str, bool] = {}
         self._trains_below: dict[str, bool] = {}
 
-    # -- what is known of each module ---------------------------------------------
+    # -- what is known of the project and of each module --------------------------
+
+    @abstractmethod
+    def looks_modules_up(self) -> bool:
+        """Return whether a module, no test, may find modules that its imports do not spell."""
+
+    @abstractmethod
+    def has_unread(self) -> bool:
+        """Return whether a module, no test, does not parse: it may use anything."""
+
+    @abstractmethod
+    def optimizes(self) -> bool:
+        """Return whether a module, no test, runs a backward pass or a trainer."""
 
     @abstractmethod
     def outline(self, path: str) -> Outline | None:
@@ -322,7 +341,7 @@ class Graph(ABC):
         """Return whether a module is run as the main module."""
         if is_test(path):
             return False
-        if is_main(path) or path in self._scripts:
+        if is_main(path) or path in self.scripts:
             return True
         outline = self.outline(path)
         if outline is None:
@@ -355,8 +374,9 @@ class WholeGraph(Graph):
         imports: Imports,
         outlines: dict[str, Outline | None],
         scripts: frozenset[str] = frozenset(),
+        is_installed: bool = False,
     ) -> None:
-        super().__init__(imports, scripts)
+        super().__init__(imports, scripts, is_installed)
         self._outlines = outlines
 
     def outline(self, path: str) -> Outline | None:
@@ -367,6 +387,35 @@ class WholeGraph(Graph):
         """Return whether a module trains a network or loads batches."""
         outline = self._outlines.get(path)
         return outline is not None and outline.trains
+
+    def looks_modules_up(self) -> bool:
+        """Return whether a module, no test, may find modules that its imports do not spell."""
+        return self._looks_modules_up
+
+    def has_unread(self) -> bool:
+        """Return whether a module, no test, does not parse: it may use anything."""
+        return self._has_unread
+
+    @cached_property
+    def _has_unread(self) -> bool:
+        return any(self.outline(path) is None for path in self._sources())
+
+    def optimizes(self) -> bool:
+        """Return whether a module, no test, runs a backward pass or a trainer."""
+        return self._optimizes
+
+    @cached_property
+    def _looks_modules_up(self) -> bool:
+        return any(each.looks_modules_up for each in self._seen())
+
+    @cached_property
+    def _optimizes(self) -> bool:
+        return any(each.optimizes for each in self._seen())
+
+    def _seen(self) -> Iterator[Outline]:
+        """Yield the outlines of the modules whose uses count."""
+        outlines = map(self.outline, self._sources())
+        return (each for each in outlines if each is not None)
 
     def prepare(self) -> None:
         """Find out who uses what, for processes that are forked later, too."""

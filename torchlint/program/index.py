@@ -105,7 +105,9 @@ class Index:
         """Forget what depends on the set of files and on their texts."""
         self._whole = self._searched = self._targets = None
         self._imports = self._imports_among(self._walk.files.keys() | self._changed.keys())
-        self._scripts = _scripts(self.root, self._imports)
+        settings = _settings(self.root)
+        self._scripts = _scripts(settings, self._imports)
+        self._is_installed = "[build-system]" in settings or (self.root / "setup.py").is_file()
 
     def _imports_among(self, paths: Iterable[str]) -> Imports:
         return Imports(paths, self._bases, self.root.name)
@@ -206,7 +208,7 @@ class Index:
     def views_within(self, program: Iterable[str]) -> Callable[[Path], View]:
         """Return a function that finds the view of a file among the modules of a program."""
         outlines = {each: self._outline(each) for each in program}
-        graph = WholeGraph(self._imports, outlines, self._scripts)
+        graph = WholeGraph(self._imports, outlines, self._scripts, self._is_installed)
 
         def view(path: Path) -> View:
             name = self.name(path) or ""
@@ -252,14 +254,14 @@ class Index:
             return self._whole_graph()
         if self._searched is None:
             self._searched = SearchedGraph(
-                self._imports, self._all_texts(), self._outline, self._scripts
+                self._imports, self._all_texts(), self._outline, self._scripts, self._is_installed
             )
         return self._searched
 
     def _whole_graph(self) -> WholeGraph:
         if self._whole is None:
             outlines = {**self._outlines, **self._changed_outlines}
-            self._whole = WholeGraph(self._imports, outlines, self._scripts)
+            self._whole = WholeGraph(self._imports, outlines, self._scripts, self._is_installed)
         return self._whole
 
     def _with(self, name: str, source: Source) -> Graph:
@@ -270,6 +272,7 @@ class Index:
             self._all_texts().with_texts({name: _encoded(source)}),
             lambda path: own if path == name else self._outline(path),
             self._scripts,
+            self._is_installed,
         )
 
     def _all_texts(self) -> Texts:
@@ -319,21 +322,24 @@ def digest(view: View) -> bytes:
         sorted(view.stars.items()),
         sorted(view.unseen),
         sorted(view.called_unseen),
+        sorted(view.idle),
+        view.is_beside_training,
         sorted(view.files.items()),
     )
     return blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _scripts(root: Path, imports: Imports) -> frozenset[str]:
-    """Return the modules that `pyproject.toml` names as scripts."""
-    file = root / "pyproject.toml"
-    if not file.is_file():
-        return frozenset()
+def _settings(root: Path) -> str:
+    """Return the text of `pyproject.toml`, "" without one."""
     try:
-        text = file.read_text(encoding="utf-8")
+        return (root / "pyproject.toml").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return frozenset()
-    homes = (imports.module("", 0, found[1]) for found in _SCRIPT.finditer(text))
+        return ""
+
+
+def _scripts(settings: str, imports: Imports) -> frozenset[str]:
+    """Return the modules that `pyproject.toml` names as scripts."""
+    homes = (imports.module("", 0, found[1]) for found in _SCRIPT.finditer(settings))
     return frozenset(home.path for home in homes if home is not None)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from torchlint.program.folder import Stamp
 from torchlint.program.outline import Definition, Import, Kind, Outline, Star
 
-_FORM: Final = 2
+_FORM: Final = 3
 """The version of the data; another one is not read."""
 _MOST_DOTS: Final = 99
 """The dots before the name of a module."""
@@ -67,15 +67,18 @@ def _raw(outline: Outline) -> list[Any]:
             each.trains,
             each.handles,
             each.docs,
+            each.decorated,
+            sorted(each.lookups),
         ]
         for each in outline.definitions
     ]
     exports = None if outline.exports is None else sorted(outline.exports)
-    return [definitions, outline.imports, outline.stars, exports, outline.starts, outline.trains]
+    marks = [outline.starts, outline.trains, outline.looks_modules_up, outline.optimizes]
+    return [definitions, outline.imports, outline.stars, exports, *marks]
 
 
 def _outline(raw: list[Any]) -> Outline:
-    definitions, imports, stars, exports, starts, trains = raw
+    definitions, imports, stars, exports, starts, trains, looks_modules_up, optimizes = raw
     return Outline(
         tuple(map(_definition, definitions)),
         tuple(map(_import, imports)),
@@ -83,11 +86,14 @@ def _outline(raw: list[Any]) -> Outline:
         None if exports is None else frozenset(map(str, exports)),
         bool(starts),
         bool(trains),
+        bool(looks_modules_up),
+        bool(optimizes),
     )
 
 
 def _definition(raw: list[Any]) -> Definition:
-    kind, binds, first, last, size, uses, chains, imports, trains, handles, docs = raw
+    kind, binds, first, last, size, uses, chains, imports, trains, handles, docs, *marks = raw
+    decorated, lookups = marks
     return Definition(
         Kind(kind),
         tuple(map(str, binds)),
@@ -100,6 +106,8 @@ def _definition(raw: list[Any]) -> Definition:
         bool(trains),
         bool(handles),
         tuple((int(first), int(last)) for first, last in docs),
+        bool(decorated),
+        frozenset(map(str, lookups)),
     )
 
 

@@ -67,7 +67,8 @@ class Definition(NamedTuple):
     names of the module in the code, strings included, and `chains` dotted names that begin with an
     imported one. `imports` are those inside functions and classes. `trains` is whether the code
     trains, loads or loops over batches, and `handles` whether it names torch, a loader, or a method
-    that tensors, networks or optimizers have.
+    that tensors, networks or optimizers have. `decorated` is whether it has a decorator, which may
+    register it, and `lookups` are words by which it may find names that it does not spell.
     """
 
     kind: Kind
@@ -81,6 +82,8 @@ class Definition(NamedTuple):
     trains: bool = False
     handles: bool = False
     docs: tuple[tuple[int, int], ...] = ()
+    decorated: bool = False
+    lookups: frozenset[str] = frozenset()
 
     def code(self, text: str) -> str:
         """Return the lines of the definition with its docstrings and comments left blank."""
@@ -91,7 +94,9 @@ class Outline(NamedTuple):
     """What one module defines, imports and uses at its top level.
 
     `exports` is `__all__` if it is a plain list. `starts` is whether it runs something when it is
-    the main module. `trains` is whether it trains a network or loads batches.
+    the main module. `trains` is whether it trains a network or loads batches, `looks_modules_up`
+    whether it may find modules or classes by names that it makes up or reads, and `optimizes`
+    whether it runs a backward pass or a trainer.
     """
 
     definitions: tuple[Definition, ...] = ()
@@ -100,13 +105,21 @@ class Outline(NamedTuple):
     exports: frozenset[str] | None = None
     starts: bool = False
     trains: bool = False
+    looks_modules_up: bool = False
+    optimizes: bool = False
 
 
-MARKS: Final = (
-    ".backward(", "DataLoader", "Trainer(", "TrainingArguments", "LightningModule", "Engine(",
-    "LightningCLI(",
+OPTIMIZING: Final = (
+    ".backward(", "Trainer(", "TrainingArguments", "LightningModule", "Engine(", "LightningCLI(",
 )  # fmt: skip
+"""A text that trains a network contains one of these."""
+MARKS: Final = (*OPTIMIZING, "DataLoader")
 """A text that trains a network or loads batches contains one of these."""
+LOOKING: Final = (
+    "import_module(", "__import__(", "__subclasses__", "__init_subclass__", "hydra", "runpy",
+    "LightningCLI(", "pydoc",
+)  # fmt: skip
+"""A text that finds modules or classes by names that it makes up or reads contains one of these."""
 _HANDLES: Final = re.compile(
     r"\b(?:torch|nn|F)\.|loader\b[^'\"\n]|"
     r"\.(?:item|tolist|numpy|cpu|cuda|to|detach|backward|step|zero_grad|eval|train|forward)\("
@@ -116,6 +129,9 @@ _STEPS: Final = re.compile(
     r"\bdef (?:train(?:ing)?|valid(?:ation)?|test|eval)_(?:step|batch|epoch|one_epoch)\b"
 )
 """A loop over batches, or a function for one batch or for all."""
+_LOOKUPS: Final = re.compile(
+    r"(?<![.\w])(?:getattr|vars|globals|locals|eval)(?=\()|\bFire(?=\()|\b__dict__\b|\bsys\.modules\b"
+)
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _GAPS: Final = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "._")}
 _MOST_LINKS: Final = 6
@@ -207,6 +223,8 @@ class _Reader:
                     _trains(each.text) or _STEPS.search(each.text) is not None,
                     _HANDLES.search(each.text) is not None,
                     each.docs,
+                    any(getattr(node, "decorator_list", ()) for node in each.nodes),
+                    frozenset(_LOOKUPS.findall(each.text)),
                 )
             )
         return Outline(
@@ -216,6 +234,8 @@ class _Reader:
             _exports(tree),
             any(map(_starts, tree.body)),
             _trains(self.source.text),
+            any(mark in self.source.text for mark in LOOKING),
+            any(mark in self.source.text for mark in OPTIMIZING),
         )
 
     def _lines(self, body: list[ast.stmt]) -> Iterator[_Lines]:

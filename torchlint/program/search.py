@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from torchlint.caching import cached_method
 from torchlint.program.graph import Graph, Place
 from torchlint.program.imports import Imports
-from torchlint.program.outline import MARKS, Outline
+from torchlint.program.outline import LOOKING, MARKS, OPTIMIZING, Outline
 from torchlint.program.texts import Texts, stem_of
 from torchlint.semantic.view import Symbol
 
@@ -24,8 +24,9 @@ class SearchedGraph(Graph):
         texts: Texts,
         outline: Callable[[str], Outline | None],
         scripts: frozenset[str] = frozenset(),
+        is_installed: bool = False,
     ) -> None:
-        super().__init__(imports, scripts)
+        super().__init__(imports, scripts, is_installed)
         self._texts = texts
         self._outline = outline
 
@@ -40,6 +41,23 @@ class SearchedGraph(Graph):
             return False
         outline = self.outline(path)
         return outline is not None and outline.trains
+
+    @cached_method
+    def looks_modules_up(self) -> bool:
+        """Return whether a module, no test, may find modules that its imports do not spell."""
+        outlines = map(self.outline, self._texts.holding(LOOKING))
+        return any(each is not None and each.looks_modules_up for each in outlines)
+
+    @cached_method
+    def has_unread(self) -> bool:
+        """Return whether a module, no test, does not parse: it may use anything."""
+        return any(self.outline(path) is None for path in self._texts.searched)
+
+    @cached_method
+    def optimizes(self) -> bool:
+        """Return whether a module, no test, runs a backward pass or a trainer."""
+        outlines = map(self.outline, self._texts.holding(OPTIMIZING))
+        return any(each is not None and each.optimizes for each in outlines)
 
     @cached_method
     def importers(self, path: str) -> list[str]:

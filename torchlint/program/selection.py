@@ -9,6 +9,7 @@ from itertools import chain, pairwise
 from typing import Final
 
 from torchlint.program.graph import Graph, Links, Place
+from torchlint.program.idle import Idle
 from torchlint.program.outline import Definition, Kind, Outline
 from torchlint.program.roles import is_test
 from torchlint.semantic.view import ALONE, Excerpt, LinkedModule, Symbol, View
@@ -39,6 +40,9 @@ _STEPS_DOWN: Final = 3
 
 _HEAD: Final = re.compile(r"^class\s+\w+\s*\((?P<bases>[^)]*)\)", re.MULTILINE)
 _WORD: Final = re.compile(r"\w+")
+_UNIT_TESTS: Final = ("test_", "Test")
+_RUNNERS: Final = ("pytest", "unittest")
+
 _CODE: Final = (Kind.CODE, Kind.GUARD)
 _CALLABLE: Final = (Kind.FUNCTION, Kind.CLASS)
 
@@ -57,11 +61,28 @@ def select(graph: Graph, path: str, lines: Lines) -> View:
     if own is None:
         return ALONE
     selection = _Selection(graph, path, own, lines)
-    selection.add_bases()
-    selection.add_callers()
-    selection.add_settings()
-    selection.add_callees()
-    return _View(selection, lines).build() if selection.trains else ALONE
+    if not _holds_tests(path, own):
+        selection.add_bases()
+        selection.add_callers()
+        selection.add_settings()
+        selection.add_callees()
+    idle, is_beside_training = Idle(graph).names(path), graph.optimizes()
+    if selection.trains:
+        view = _View(selection, lines).build()
+    elif idle or (own.starts and is_beside_training):
+        view = View(path)
+    else:
+        return ALONE
+    return view._replace(idle=idle, is_beside_training=is_beside_training)
+
+
+def _holds_tests(path: str, own: Outline) -> bool:
+    """Return whether a file holds unit tests, which say nothing about how the rest is used."""
+    names = (name for each in own.definitions for name in each.binds)
+    return is_test(path) and (
+        any(name.startswith(_UNIT_TESTS) for name in names)
+        or any(each.module in _RUNNERS for each in own.imports)
+    )
 
 
 class _Selection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from torchlint.caching import cached_method
@@ -27,7 +27,7 @@ class Texts:
 
     def __init__(self, texts: Mapping[str, bytes]) -> None:
         self.texts = texts
-        self._searched = sorted(path for path in texts if not is_test(path))
+        self.searched = sorted(path for path in texts if not is_test(path))
         self._words: dict[str, frozenset[bytes]] = {}
         """The words of the import statements of files, shared with copies that change others."""
         self._own_words: dict[str, frozenset[bytes]] = {}
@@ -44,7 +44,7 @@ class Texts:
     @cached_method
     def importing(self, path: str) -> list[str]:
         """Return the files whose import statements may name a module."""
-        return [user for user in self._searched if user != path and self._may_import(user, path)]
+        return [user for user in self.searched if user != path and self._may_import(user, path)]
 
     def importing_name(self, path: str, name: str) -> Iterator[str]:
         """Yield the files that may import a name from a module, or all its names."""
@@ -53,12 +53,19 @@ class Texts:
             if word in self.texts[user] or b"*" in self._imported_words(user):
                 yield user
 
+    def holding(self, marks: Iterable[str]) -> Iterator[str]:
+        """Yield the files whose text holds one of some marks."""
+        sought = [mark.encode() for mark in marks]
+        for user in self.searched:
+            if is_notebook(user) or any(mark in self.texts[user] for mark in sought):
+                yield user
+
     def spelling(self, path: str, name: str) -> Iterator[str]:
         """Yield the files that may use a name as an attribute of an attribute (`p.module.name`)."""
         stem = stem_of(path)
         if stem not in self._dotted:
             part = f".{stem}.".encode()
-            self._dotted[stem] = [user for user in self._searched if part in self.texts[user]]
+            self._dotted[stem] = [user for user in self.searched if part in self.texts[user]]
         whole = f".{stem}.{name}".encode()
         return (user for user in self._dotted[stem] if whole in self.texts[user])
 

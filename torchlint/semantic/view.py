@@ -57,8 +57,10 @@ class View(NamedTuple):
     `names` and `stars` are those of the file's own imports. `unseen` are the qualified names of its
     imports, as written, that belong to the project but are in no linked module. `called_unseen` are
     the functions and classes, those of the file and those that call these, that code outside the
-    view may call. `files` are the linked modules that stand for YAML and JSON, by the names that
-    code has for these files.
+    view may call. `idle` are the functions and classes of the file that no start of the project
+    runs, and the values that nothing reads. `is_beside_training` is whether any module of the
+    project trains a network. `files` are the linked modules that stand for YAML and
+    JSON, by the names that code has for these files.
     """
 
     path: str = ""
@@ -67,6 +69,8 @@ class View(NamedTuple):
     stars: Mapping[str, Symbol] = NO_SYMBOLS
     unseen: frozenset[str] = frozenset()
     called_unseen: frozenset[Symbol] = frozenset()
+    idle: frozenset[str] = frozenset()
+    is_beside_training: bool = False
     files: Mapping[str, str] = NO_FILES
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Kind, Move, Role, Script, Step, receiver_of
+from torchlint.api import Edits, Grad, Kind, Move, Role, Script, Step, receiver_of
 
 _ENVIRONMENTS: Final = frozenset(
     "gym gymnasium procgen pettingzoo dm_control unityagents stable_baselines3 envpool".split()
@@ -126,10 +126,12 @@ def _runs(script: Script, step: Step, network: cst.BaseExpression) -> bool:
 
 
 def runs_tiny(script: Script, step: Step) -> bool:
-    """Return whether a step runs only networks that are too tiny for their precision to matter."""
+    """Return whether a step trains only networks too tiny for their precision to matter."""
     lineage = script.modules.lineage
     networks: list[cst.BaseExpression] = []
-    for call in step.forwards:
+    grad = script.values.gradients.grad
+    trained = [each for each in step.forwards if grad(each) is not Grad.OFF]
+    for call in trained or step.forwards:
         found = lineage.network(call)
         run = [found] if found is not None else [each for _, each in lineage.of(call).calls]
         if not run:

@@ -37,7 +37,11 @@ def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
             id(each.reading.node)
             for each in script.readings.waits.of_step(function)
             if each.target is not None
-            and (_is_loss(script, each.reading.tensor) or _is_of_self(script, each.target))
+            and (
+                _is_loss(script, each.reading.tensor)
+                or _is_of_self(script, each.target)
+                or (each.is_returned and bool(script.functions.callers(function)))
+            )
         }
         for read in script.readings.within(function.body):
             if not _is_idle(script, function, read, id(read.node) in kept):

@@ -26,7 +26,7 @@ def evaluation_fix(script: Script, evaluation: Evaluation, use: GraphUse) -> Fix
     if _passes_network_on(script, evaluation):
         return None
     if function is not None and _only_evaluates(script, evaluation, function):
-        title, edits = "Decorate with `torch.no_grad()`", _decorated(script, function)
+        title, edits = "Decorate with `torch.no_grad()`", decorated(script, function)
     elif isinstance(evaluation.node, cst.FunctionDef):
         return None
     else:
@@ -35,8 +35,8 @@ def evaluation_fix(script: Script, evaluation: Evaluation, use: GraphUse) -> Fix
         return None
     if use is GraphUse.ESCAPED:
         return Fix.unsafe(title, edits, because=_BACKWARD)
-    decorated = title.startswith("Decorate") and function is not None
-    region = function.body if decorated and function is not None else evaluation.node
+    whole = title.startswith("Decorate")
+    region = function.body if whole and function is not None else evaluation.node
     return without_graph(script, title, edits, region)
 
 
@@ -96,7 +96,8 @@ def _context(script: Script, at: cst.CSTNode) -> tuple[str, Edits] | None:
     return (f"{found[0]}.no_grad()", found[1]) if found is not None else None
 
 
-def _decorated(script: Script, function: cst.FunctionDef) -> Edits | None:
+def decorated(script: Script, function: cst.FunctionDef) -> Edits | None:
+    """Return the edits that decorate a function, None if it shares a line."""
     context = _context(script, function)
     if context is None or not script.edits.stands_alone(function):
         return None

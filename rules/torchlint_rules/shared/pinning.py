@@ -37,7 +37,9 @@ def _unpinned(script: Script) -> list[Loader]:
         loader
         for loader in script.loaders
         if loader.argument(_PIN).state is State.ABSENT
+        and not loader.pins_by_default
         and not loader.is_unread
+        and not loader.holds_tokens
         and _can_pin(script, loader)
         and _moves(script, loader)
     ]

@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.api import CallSite, Script, last_word, receiver_of
 
 _NAMES: Final = frozenset(("tokenizer", "tokeniser"))
+_PIPELINES: Final = frozenset(("spacy", "nlp"))
 _METHODS: Final = frozenset("encode encode_plus encode_batch batch_encode_plus tokenize".split())
 
 
@@ -33,10 +34,16 @@ def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
         return None
     if _is_image(script, call.args[0].value):
         return None
-    if last[:1].isupper():
+    if last[:1].isupper() or _is_of_pipeline(script, node):
         return None
     named = script.names.words(last)[-1:]
     return node if not _NAMES.isdisjoint(named) or _is_made(script, node) else None
+
+
+def _is_of_pipeline(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a tokenizer is that of a pipeline of spaCy, which takes one text at a time."""
+    owner = node.value if isinstance(node, cst.Attribute) else node
+    return not _PIPELINES.isdisjoint(script.names.words(last_word(owner)))
 
 
 def _is_made(script: Script, node: cst.BaseExpression) -> bool:
@@ -44,8 +51,9 @@ def _is_made(script: Script, node: cst.BaseExpression) -> bool:
     if not script.tree.mentions("okenizer", "okeniser"):
         return False
     made = [each for each in script.values.origins.of(node).values if isinstance(each, cst.Call)]
-    names = (part for call in made for part in script.code(call.func).split("."))
-    return any(not _NAMES.isdisjoint(script.names.words(name)) for name in names)
+    makers = [receiver_of(call, "from_pretrained", "from_file") or call.func for call in made]
+    named = [word for word in map(last_word, makers) if word not in _NAMES]
+    return any(not _NAMES.isdisjoint(script.names.words(word)) for word in named)
 
 
 def _is_image(script: Script, node: cst.BaseExpression) -> bool:

@@ -19,6 +19,7 @@ from torchlint.api import (
     State,
     Trait,
     Traits,
+    word_of,
 )
 from torchlint_rules.shared.grouping import joined, maker
 from torchlint_rules.tl101_loader_without_workers.trainerdata import TrainerData, trained_data
@@ -69,6 +70,8 @@ class LoaderWithoutWorkers(Rule):
                 continue
             option = _zero_by_default(script, loader)
             if option is not None:
+                if option.is_chosen and not _is_of_classes(script, loader):
+                    continue
                 message = (
                     f"{loader.label} has no workers unless `{option.flag}` "
                     "asks for some, because that is 0 by default: give it a default above 0"
@@ -162,6 +165,15 @@ def _is_configured(script: Script, loader: Loader) -> bool:
         and not any(
             script.functions.definition(call.func) is owner for call in script.tree.all(cst.Call)
         )
+    )
+
+
+def _is_of_classes(script: Script, loader: Loader) -> bool:
+    """Return whether the dataset certainly is an object of a class, not rows of an unseen kind."""
+    values = script.values.origins.of(loader.dataset).values if loader.dataset is not None else ()
+    made = [each for each in values if not script.values.value_of(each).equals(None)]
+    return bool(made) and all(
+        isinstance(each, cst.Call) and word_of(each)[:1].isupper() for each in made
     )
 
 

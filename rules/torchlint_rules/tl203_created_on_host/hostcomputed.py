@@ -9,6 +9,7 @@ import libcst as cst
 from torchlint.api import ASSIGNED, TENSORS, How, Kind, Script, method_of, receiver_of
 from torchlint_rules.tl203_created_on_host.hosttensors import Made, made
 
+_PLAIN: Final = ("torch.", "builtins.", "itertools.", "math.")
 _LEAF: Final = "requires_grad_"
 _FILLING: Final = frozenset("from_numpy tensor as_tensor stack cat load".split())
 """Functions of torch that copy what the host holds, whatever they get."""
@@ -40,8 +41,9 @@ def _called(script: Script, call: cst.Call, depth: int) -> Made | None:
     callee = script.functions.callee(call)
     if callee is not None:
         returned = script.functions.returns(callee)
-        plain = not callee.decorators and not script.functions.is_generator(callee)
-        return computed(script, returned[0], depth - 1) if plain and len(returned) == 1 else None
+        if callee.decorators or script.functions.is_generator(callee) or len(returned) != 1:
+            return None
+        return computed(script, returned[0], depth - 1) or _made_within(script, call, callee)
     name, receiver = script.name(call.func), receiver_of(call)
     given = [arg.value for arg in call.args if script.kind(arg.value) in TENSORS]
     if name is None and receiver is not None:
@@ -54,6 +56,36 @@ def _called(script: Script, call: cst.Call, depth: int) -> Made | None:
     if module != "torch" or last in _FILLING:
         return None
     return _of_all(script, given, depth)
+
+
+def _made_within(script: Script, call: cst.Call, callee: cst.FunctionDef) -> Made | None:
+    """Return what a function makes first that gets sizes alone, and calls nothing but torch."""
+    if not all(_is_size(script, arg.value) for arg in call.args):
+        return None
+    found = None
+    for inner in script.tree.within(callee.body, cst.Call):
+        name = script.name(inner.func)
+        if name is not None and not name.startswith(_PLAIN):
+            return None
+        if name is None and not isinstance(inner.func, cst.Attribute):
+            return None
+        if script.program.moves.move(inner) is not None or script.calls.at(inner).given("device"):
+            return None
+        found = found or made(script, inner)
+    read = {name.value for name in script.tree.within(callee.body, cst.Name)}
+    return found if "self" not in read else None
+
+
+def _is_size(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether an argument is a number, a literal, or a shape: `x.shape[-2:]`."""
+    if isinstance(node, cst.Subscript):
+        node = node.value
+    return (
+        _is_number(script, node)
+        or script.values.value_of(node).is_literal
+        or (isinstance(node, cst.Attribute) and node.attr.value == "shape")
+        or method_of(node) == "size"
+    )
 
 
 def _of_all(script: Script, operands: list[cst.BaseExpression], depth: int) -> Made | None:

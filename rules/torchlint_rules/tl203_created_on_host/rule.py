@@ -99,7 +99,8 @@ def _taken_along(script: Script, site: CallSite) -> cst.BaseExpression | None:
     if site.method == "copy_":
         holder = site.receiver.value if isinstance(site.receiver, cst.Attribute) else None
         return given if holder is not None and script.kind(holder) is Kind.MODULE else None
-    on_device = script.kind(given) in TENSORS and not script.values.placement.on_host(given)
+    tensors = (*TENSORS, Kind.UNKNOWN) if site.method == "type_as" else TENSORS
+    on_device = script.kind(given) in tensors and not script.values.placement.on_host(given)
     return site.receiver if on_device and site.method in ("to", "type_as") else None
 
 

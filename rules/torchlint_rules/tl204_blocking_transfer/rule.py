@@ -15,7 +15,7 @@ from torchlint_rules.tl204_blocking_transfer.tupleassignments import split_lines
 _MOST_NAMES: Final = 4
 """How many copies the message of one finding names."""
 _MOVERS: Final = ("accelerate", "lightning", "fastai")
-"""Frameworks whose loaders return batches that are already on the device."""
+"""Frameworks that put the batches of their loops on the device themselves."""
 _OWN_CLASS: Final = (
     "if what moves is an object of a class that is not visible here, its method has to know the "
     "argument"
@@ -25,14 +25,16 @@ _OWN_CLASS: Final = (
 class BlockingTransfer(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the blocking copies of a batch, those of one block together."""
-        if available(script) is None or script.program.devices.framework in _MOVERS:
+        if available(script) is None:
             return
         waits: list[_Wait] = []
         due: list[Loader] | None = None
         for site in script.calls.of_methods("to", "cuda"):
             call = site.node
             move = script.program.moves.move(call)
-            if move is None or _is_decided(script, call):
+            if move is None or script.loaders.batches.is_lost(call) or _is_decided(script, call):
+                continue
+            if script.loops.owner(call) in _MOVERS:
                 continue
             parts = script.loaders.parts.of(move.moved)
             if not parts or any(_is_rare(script, part, call) for part in parts):

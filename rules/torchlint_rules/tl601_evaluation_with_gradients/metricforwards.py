@@ -70,12 +70,11 @@ def _looks_in_eval(script: Script) -> Iterator[cst.Call]:
                 script.loops.around(call), None
             ) is not loop or script.evaluations.escapes.is_cut_off(call):
                 continue
-            if (
-                script.loops.module_call(call) is None
-                or script.values.gradients.grad(call) is not Grad.ON
-            ):
+            network = script.loops.module_call(call)
+            if network is None or script.values.gradients.grad(call) is not Grad.ON:
                 continue
-            last, line = script.modules.modes.last_switch(call, None), script.tree.statement(call)
+            last = script.modules.modes.last_switch(call, network)
+            line = script.tree.statement(call)
             if last is None or last.mode is not Mode.EVAL or last.network is None:
                 continue
             if not script.tree.inside(last.call, loop.node) or script.evaluations.needs_gradients(

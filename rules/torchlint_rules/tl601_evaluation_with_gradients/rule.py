@@ -19,11 +19,12 @@ from torchlint.api import (
     Script,
     Span,
 )
-from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, without_graph, wrapped
+from torchlint_rules.shared.nograd import ENTRIES, decorated, evaluation_fix, without_graph, wrapped
 from torchlint_rules.tl601_evaluation_with_gradients.generations import generations
 from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspections, metrics
+from torchlint_rules.tl601_evaluation_with_gradients.predictions import predictions
 
-_OTHERS: Final = "what the loop computes beside the network no longer records a graph either"
+_OTHERS: Final = "what it computes beside the network no longer records a graph either"
 
 
 class EvaluationWithGradients(Rule):
@@ -57,12 +58,18 @@ class EvaluationWithGradients(Rule):
         for each in script.evaluations.flagged.all:
             if script.evaluations.flagged.records(each):
                 yield self._by_flag(script, each)
+        covered: list[cst.CSTNode] = [each.node for each in script.evaluations.all]
         for loop, call in generations(script):
+            covered.append(loop)
             yield from self._generation(script, loop, call)
         for call in metrics(script):
+            covered.append(call)
             yield self._aside(script, call, "a metric only")
         for call in inspections(script):
+            covered.append(call)
             yield self._aside(script, call, "a look at its output only")
+        for function, call in predictions(script, covered):
+            yield from self._prediction(script, function, call)
 
     def _by_flag(self, script: Script, found: FlaggedEvaluation) -> Finding:
         asked = script.code(found.test)
@@ -97,10 +104,29 @@ class EvaluationWithGradients(Rule):
         )
         head = loop.iter if isinstance(loop, cst.For) else loop.test
         span = Span(script.span(loop).start, script.span(head).end)
-        edits = wrapped(script, loop)
+        function = script.scopes.function(loop)
+        if function is not None and script.functions.is_generator(function):
+            edits = decorated(script, function)
+        else:
+            edits = wrapped(script, loop)
         title = "Generate under `torch.no_grad()`"
         fix = Fix.unsafe(title, edits, because=_OTHERS) if edits else None
         yield Finding(self.code, span, message, fix, impact="medium")
+
+    def _prediction(
+        self, script: Script, function: cst.FunctionDef, call: cst.Call
+    ) -> Iterator[Finding]:
+        network = script.loops.module_call(call)
+        if network is None or not _learns(script, network) or _is_wanted(script, call):
+            return
+        message = (
+            f"`{function.name.value}` runs `{script.tree.brief(call.func)}` with gradients on, and "
+            "nothing goes back through its graph; use `torch.no_grad()`"
+        )
+        edits = decorated(script, function)
+        title = "Decorate with `torch.no_grad()`"
+        fix = Fix.unsafe(title, edits, because=_OTHERS) if edits else None
+        yield Finding(self.code, script.span(call), message, fix, impact="medium")
 
     def _aside(self, script: Script, call: cst.Call, purpose: str) -> Finding:
         message = (

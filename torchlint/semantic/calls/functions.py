@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 import libcst as cst
 
 from torchlint.caching import cached_method
+from torchlint.semantic.calls.aliases import Aliases
 from torchlint.semantic.calls.annotations import acts, named_types
 from torchlint.semantic.calls.hyperparameters import kept_parameters
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
@@ -20,10 +21,9 @@ from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.syntax.section import Section
-from torchlint.semantic.syntax.tree import Tree
+from torchlint.semantic.syntax.tree import NodeT, Tree
 from torchlint.semantic.view import Symbol
 
-NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 Definition = cst.FunctionDef | cst.ClassDef
 
 _DEFINING: Final = (How.FUNCTION, How.CLASS, How.ASSIGN)
@@ -50,12 +50,19 @@ class Functions:
         self._holding = Instances(tree, scopes, names)
         self._overriding = Overriding(tree, scopes, self.lineage, self.method, self.instance_of)
         self._passing = Passing(tree, scopes, names, self.callers, self.definition, self.mentions)
+        self.owner_of_self = self._passing.owner_of_self
+        """Return the class of a `self` parameter, None for any other parameter."""
         self.given = self._passing.given
         """Return the expressions that calls in view pass to a parameter, and its default."""
         self.passed = self._passing.passed
         """Return the expression that a call passes for a parameter, None if it passes none."""
+        self._aliases = Aliases(
+            tree, scopes, names, self.definition, self.attribute, self.given, self.attributes
+        )
         self.taken = self._passing.taken
         """Return the binding of the parameter for which a call passes an expression."""
+        self.named_like = self._aliases.named_like
+        """Return the calls, on objects of an unknown class, of what has a method's name."""
 
     # -- definitions ----------------------------------------------------------
 
@@ -73,7 +80,7 @@ class Functions:
             if owner is not None:
                 found = self.method(owner, node.attr.value)
                 return found and self._overriding.only(found, owner)
-        if type(node) is cst.Call and self.names.name(node.func) == "functools.partial":
+        if type(node) is cst.Call and self._is_partial(node):
             return self.definition(node.args[0].value) if node.args else None
         return None
 
@@ -118,6 +125,8 @@ class Functions:
                 if inner is None:
                     return None
                 found.add(inner)
+            elif (owner := self._passing.class_given(binding)) is not None:
+                found.add(owner)
             else:
                 return None
         return found.pop() if len(found) == 1 else None
@@ -207,22 +216,6 @@ class Functions:
         if len(bindings) != 1 or type(bindings[0].node) is not cst.Param:
             return None
         return self.owner_of_self(bindings[0].node)
-
-    def owner_of_self(self, parameter: cst.Param) -> cst.ClassDef | None:
-        """Return the class of a `self` parameter, None for any other parameter."""
-        parameters = self.tree.parent(parameter)
-        function = self.tree.parent(parameters) if parameters is not None else None
-        if type(function) is not cst.FunctionDef or type(parameters) is not cst.Parameters:
-            return None
-        first = (*parameters.posonly_params, *parameters.params)[:1]
-        if not first or first[0] is not parameter:
-            return None
-        if any(
-            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
-        ):
-            return None
-        owner = self.scopes.scope(function).node
-        return owner if type(owner) is cst.ClassDef else None
 
     def _instance_of_all(self, bindings: tuple[Binding, ...]) -> cst.ClassDef | None:
         found: set[cst.ClassDef | None] = set()
@@ -353,7 +346,10 @@ class Functions:
         return found
 
     def _all_callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
-        return tuple(self._find_callers(function))
+        found, aliased = list(self._find_callers(function)), list(self._aliases.calls(function))
+        if aliased:
+            found = [each for each in found if not self._is_partial(each)]
+        return tuple(dict.fromkeys((*found, *aliased)))
 
     def _find_callers(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         name = function.name.value
@@ -411,9 +407,10 @@ class Functions:
         if isinstance(call, cst.Call):
             return call if call.func is mention else None
         outer = self.tree.parent(call) if isinstance(call, cst.Arg) else None
-        if isinstance(outer, cst.Call) and self.names.name(outer.func) == "functools.partial":
-            return outer
-        return None
+        return outer if isinstance(outer, cst.Call) and self._is_partial(outer) else None
+
+    def _is_partial(self, call: cst.Call) -> bool:
+        return self.names.name(call.func) == "functools.partial"
 
     @cached_property
     def _called_values(self) -> AnswerIndex[cst.CSTNode, cst.ClassDef | None]:
@@ -551,8 +548,10 @@ class Functions:
         Or if a name holds an object of one class or another.
         """
         found = self.callee(call)
-        if found is None or type(call.func) is not cst.Attribute:
-            return self._overriding.chosen(call) if found is None else (found,)
+        if found is None:
+            return self._aliases.held(call.func) or self._overriding.chosen(call)
+        if type(call.func) is not cst.Attribute:
+            return (found,)
         owner = self.scopes.scope(found).node
         if type(owner) is not cst.ClassDef:
             return (found,)

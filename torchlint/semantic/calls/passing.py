@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.caching import cached_method
+from torchlint.semantic.scope.memo import Memo
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes
 from torchlint.semantic.syntax.tree import Tree
@@ -40,6 +41,9 @@ class Passing:
         self.callers = callers
         self.definition = definition
         self.mentions = mentions
+        self._partials = Memo[cst.CSTNode, "cst.Call | None"](
+            None, names.trail, self._partial_behind
+        )
 
     def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
         """Return the expressions that calls in view pass to a parameter, and its default."""
@@ -88,12 +92,30 @@ class Passing:
         if name not in names:
             return None
         index = names.index(name) - self._bound_first(call, function)
-        if self.names.name(call.func) == "functools.partial":
+        if self._is_partial(call):
             index += 1
+        elif (made := self._partials.answer(call.func)) is not None:
+            known = self.passed(made, function, name)
+            if known is not None:
+                return known
+            index -= sum(arg.keyword is None for arg in made.args) - 1
         plain = [arg for arg in call.args if arg.keyword is None]
         if not 0 <= index < len(plain) or any(arg.star for arg in plain[: index + 1]):
             return None
         return plain[index].value
+
+    def _partial_behind(self, called: cst.CSTNode) -> cst.Call | None:
+        """Return the call of `functools.partial` whose result a name holds."""
+        bindings = self.scopes.reaching(called) if isinstance(called, cst.Name) else ()
+        node = bindings[0].node if len(bindings) == 1 else None
+        held = [bindings[0].value] if node is not None else []
+        if isinstance(node, cst.Param):
+            held = [*self.given(node)]
+        made = held[0] if len(held) == 1 else None
+        return made if isinstance(made, cst.Call) and self._is_partial(made) else None
+
+    def _is_partial(self, call: cst.Call) -> bool:
+        return self.names.name(call.func) == "functools.partial"
 
     def taken(
         self, call: cst.Call, function: cst.FunctionDef, value: cst.BaseExpression
@@ -119,6 +141,31 @@ class Passing:
             named = self.definition(call.func.value)
             return 0 if isinstance(named, cst.ClassDef) else 1
         return 1
+
+    # -- the first parameters of methods -----------------------------------------------
+
+    def owner_of_self(self, parameter: cst.Param) -> cst.ClassDef | None:
+        """Return the class of a `self` parameter, None for any other parameter."""
+        parameters = self.tree.parent(parameter)
+        function = self.tree.parent(parameters) if parameters is not None else None
+        if type(function) is not cst.FunctionDef or type(parameters) is not cst.Parameters:
+            return None
+        first = (*parameters.posonly_params, *parameters.params)[:1]
+        if not first or first[0] is not parameter:
+            return None
+        if any(
+            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
+        ):
+            return None
+        owner = self.scopes.scope(function).node
+        return owner if type(owner) is cst.ClassDef else None
+
+    def class_given(self, binding: Binding) -> cst.ClassDef | None:
+        """Return the class that the first parameter of a class method stands for."""
+        method = self.scopes.function(binding.node) if type(binding.node) is cst.Param else None
+        marks = (each.decorator for each in method.decorators) if method is not None else ()
+        given = any(self.names.name(mark) == "builtins.classmethod" for mark in marks)
+        return self.owner_of_self(cst.ensure_type(binding.node, cst.Param)) if given else None
 
     # -- fields of dataclasses ----------------------------------------------------
 

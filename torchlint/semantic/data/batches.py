@@ -11,7 +11,7 @@ from torchlint.semantic.data.loaders import Loader, Loaders
 from torchlint.semantic.scope.limits import ASSIGNED, CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import method_of, receiver_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
@@ -25,7 +25,6 @@ _IN_SIGHT: Final = ("builtins.", "torch.", "numpy.", "torchvision.", "random.", 
 _COLLATING: Final = ("torch.stack", "torch.cat", "torch.tensor", "torch.nn.utils.rnn.pad_sequence")
 """Functions whose result lies in memory of its own, wherever the items lay."""
 _MOVING: Final = ("to", "cuda", "xpu", "type", "copy_")
-
 _TOKENIZERS: Final = frozenset("tok tokenizer tokeniser tokenize tokenise".split())
 
 
@@ -169,6 +168,8 @@ class Batches(ValueAnalysis):
     def _moves_what(self, region: cst.CSTNode, names: set[str], depth: int = CALLED) -> bool:
         """Return whether code moves one of these names, or passes one to code that moves it."""
         for call in self.functions.own(region, cst.Call):
+            if self.is_lost(call):
+                continue
             if _moves(call):
                 if any(node.value in names for node in self._moved(call)):
                     return True
@@ -190,6 +191,12 @@ class Batches(ValueAnalysis):
             if callee is None and not _tokenises(call) and self._out_of_sight(call):
                 return True
         return False
+
+    def is_lost(self, call: cst.Call) -> bool:
+        """Return whether a call copies a tensor to a device and throws the copy away."""
+        moved = receiver_of(call, "to", "cuda", "xpu")
+        is_line = isinstance(self.tree.parent(call), cst.Expr)
+        return is_line and moved is not None and self.kinds.kind(moved) is Kind.TENSOR
 
     def _moves_given(
         self, call: cst.Call, callee: cst.FunctionDef, names: set[str], depth: int

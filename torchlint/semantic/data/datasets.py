@@ -300,6 +300,8 @@ class Datasets(ValueAnalysis):
         found.append(self._of_state(owner, bodies))
         if _ITERABLE in bases:
             found.append(self._of_stream(stream))
+        elif read is not None and not any(found) and self.work.returns_kept(read):
+            found.append({Trait.IN_MEMORY: owner.name.value})
         elif read is not None and not any(found) and self.work.only_indexes(read, self._on_disk):
             found.append({Trait.IN_MEMORY: owner.name.value})
             if self.work.is_made_of_names(read):

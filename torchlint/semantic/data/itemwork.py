@@ -244,6 +244,22 @@ class ItemWork(ValueAnalysis):
             return self.is_made_of_names(read)
         return not frames and not any(works(node) for node in indexed)
 
+    def returns_kept(self, read: cst.CSTNode) -> bool:
+        """Return whether a method returns what the object keeps, if it does, before it works."""
+        body = read.body.body if isinstance(read, cst.FunctionDef) else ()
+        return any(
+            isinstance(line, cst.If)
+            and (path := self._path_returned(line)).startswith("self.")
+            and any(dotted(each) == path for each in self.tree.within(line.test, cst.Attribute))
+            for line in body
+        )
+
+    def _path_returned(self, line: cst.If) -> str:
+        """Return what a branch returns an item of, "" for other branches."""
+        returned = next(self.tree.within(line.body, cst.Return), None)
+        value = returned.value if returned is not None else None
+        return dotted(value.value) if isinstance(value, cst.Subscript) else ""
+
     def is_made_of_names(self, read: cst.FunctionDef) -> bool:
         """Return whether an item holds only the index and what the object was given."""
         local = self.scopes.scope_at(read).bindings

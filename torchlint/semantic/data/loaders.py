@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.semantic.data.datasets import Datasets, Traits
 from torchlint.semantic.data.lightningloaders import LightningLoaders
 from torchlint.semantic.data.shortpasses import ShortPasses
+from torchlint.semantic.data.tokenbatches import TokenBatches
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.limits import CALLERS
@@ -20,10 +21,13 @@ from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.options import Options
 from torchlint.semantic.values.signatures import place
 from torchlint.semantic.values.values import State, Value
 
 _LOADER: Final = "torch.utils.data.DataLoader"
+_PINNING: Final = ("ignite.distributed.auto_dataloader", "ignite.distributed.auto.auto_dataloader")
+"""Functions that hand their arguments to DataLoader, and pin memory unless told otherwise."""
 _KNOWN: Final = ("builtins.", "tqdm.", "torch.", "itertools.", "copy.", "logging.", "rich.")
 _KEEPING: Final = frozenset("prepare append insert update setdefault info debug print".split())
 """Functions that receive a loader and do not iterate over it."""
@@ -89,12 +93,22 @@ class Loader(CallSite):
         return self.argument("batch_size")
 
     @property
+    def pins_by_default(self) -> bool:
+        """Whether the loader pins memory unless told otherwise."""
+        return self.name in _PINNING
+
+    @property
     def may_pin(self) -> bool:
         """Whether the loader pins memory, by a literal or by a decision elsewhere."""
         pins = self.argument("pin_memory")
         if pins.state in (State.ABSENT, State.UNKNOWN):
-            return False
+            return pins.state is State.ABSENT and self.pins_by_default
         return not (pins.equals(False) or pins.equals(None))
+
+    @property
+    def holds_tokens(self) -> bool:
+        """Whether the batches hold nothing but numbers of tokens, masks and labels."""
+        return self._loaders.tokens.are_loaded(self)
 
     # -- uses ----------------------------------------------------
 
@@ -206,7 +220,8 @@ class Loaders(ValueAnalysis):
         super().__init__(values)
         self.loops = loops
         self.datasets = datasets
-        self.short = ShortPasses(self.functions, loops)
+        self.short = ShortPasses(values, Options(values), loops)
+        self.tokens = TokenBatches(self.functions, self.origins)
         self.lightning = LightningLoaders(values)
 
     def __iter__(self) -> Iterator[Loader]:
@@ -222,7 +237,7 @@ class Loaders(ValueAnalysis):
         return {
             id(call): Loader(self, call)
             for call in self.tree.all(cst.Call)
-            if self.names.name(call.func) == _LOADER or self._is_of_subclass(call)
+            if self.names.name(call.func) in (_LOADER, *_PINNING) or self._is_of_subclass(call)
         }
 
     @cached_property

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.data.loaders import Loader, Loaders
+from torchlint.semantic.loops.engines import Engines
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import word_of
@@ -43,6 +44,7 @@ class Parts(ValueAnalysis):
     def __init__(self, values: KnownValues, loaders: Loaders) -> None:
         super().__init__(values)
         self.loaders = loaders
+        self.engines = Engines(self.functions)
         self.kinds = loaders.kinds
         self._open: set[int] = set()
 
@@ -155,13 +157,17 @@ class Parts(ValueAnalysis):
             return self._of_rest(owner, steps, depth)
         given = self.functions.given(node)
         if not given and isinstance(owner, cst.FunctionDef) and node.name.value != "self":
-            return self._of_all_loaders(owner, steps)
+            return self._of_all_loaders(owner, node, steps)
         return self._of_all(given, steps, depth)
 
-    def _of_all_loaders(self, function: cst.FunctionDef, steps: Steps) -> list[Part] | None:
-        """Follow the batch that Lightning gives a training step to the loaders of its trainer."""
+    def _of_all_loaders(
+        self, function: cst.FunctionDef, batch: cst.Param, steps: Steps
+    ) -> list[Part] | None:
+        """Follow the batch that a framework gives a step to the loaders that it gets itself."""
+        runs = self.engines.runs(function) if batch in function.params.params[1:2] else ()
+        given = [each.args[0].value for each in runs if each.args]
         found: list[Part] = []
-        for source in self.loaders.lightning.fitting(function):
+        for source in (*self.loaders.lightning.fitting(function), *given):
             parts = self._handed_out(source, steps, function)
             if parts is None:
                 return None

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.values.options import Options
+from torchlint.semantic.values.values import Values
+
+_FEW: Final = 16
+"""The most batches of a pass that is short."""
 
 
 class ShortPasses(Analysis):
     """Tells which passes over a loader leave most of its batches alone."""
 
-    def __init__(self, functions: Functions, loops: Loops) -> None:
-        super().__init__(functions)
+    def __init__(self, values: Values, options: Options, loops: Loops) -> None:
+        super().__init__(values.functions)
+        self.values = values
+        self.options = options
         self.loops = loops
 
     def takes_one(self, place: cst.CSTNode) -> bool:
@@ -20,7 +29,7 @@ class ShortPasses(Analysis):
         if isinstance(place, cst.For):
             last = _last_line(place.body)
             ends = isinstance(last, (cst.Break, cst.Return)) and not self._goes_on(place)
-            return ends or any(_stops_early(place, line) for line in place.body.body)
+            return ends or any(self._stops_early(place, line) for line in place.body.body)
         if not isinstance(place, cst.Call):
             return False
         holder = self.tree.parent(place)
@@ -77,7 +86,9 @@ class ShortPasses(Analysis):
         if not isinstance(target, cst.Name):
             return False
         uses = self._uses(made, target)
-        return all(map(self._is_idle, uses)) if uses else self.scopes.function(made) is not None
+        if uses or self.scopes.function(made) is not None:
+            return all(map(self._is_idle, uses))
+        return self.tree.source.is_notebook or target.value in self.tree.view.idle
 
     def _is_idle(self, use: cst.Name) -> bool:
         """Return whether a use of a loader only counts, keeps or hands it back to be unused."""
@@ -114,24 +125,28 @@ class ShortPasses(Analysis):
     def _is_next(self, call: cst.Call) -> bool:
         return self.names.name(call.func) == "builtins.next"
 
+    def _stops_early(self, loop: cst.For, line: cst.CSTNode) -> bool:
+        """Return whether a line leaves a loop at one of its first passes (`if i == 2: break`)."""
+        if not isinstance(line, cst.If) or not isinstance(line.test, cst.Comparison):
+            return False
+        test, target = line.test, loop.target
+        counter = target.elements[0].value if isinstance(target, cst.Tuple) else None
+        if len(test.comparisons) != 1 or not isinstance(counter, cst.Name):
+            return False
+        ((operator, most),) = ((each.operator, each.comparator) for each in test.comparisons)
+        return (
+            isinstance(operator, (cst.Equal, cst.GreaterThan, cst.GreaterThanEqual))
+            and isinstance(test.left, cst.Name)
+            and test.left.value == counter.value
+            and self._is_few(most)
+            and isinstance(_last_line(line.body), (cst.Break, cst.Return))
+        )
 
-def _stops_early(loop: cst.For, line: cst.CSTNode) -> bool:
-    """Return whether a line of a loop leaves it at one of its first passes (`if i == 2: break`)."""
-    if not isinstance(line, cst.If) or not isinstance(line.test, cst.Comparison):
-        return False
-    test, target = line.test, loop.target
-    counter = target.elements[0].value if isinstance(target, cst.Tuple) else None
-    if len(test.comparisons) != 1 or not isinstance(counter, cst.Name):
-        return False
-    ((operator, most),) = ((each.operator, each.comparator) for each in test.comparisons)
-    return (
-        isinstance(operator, (cst.Equal, cst.GreaterThan, cst.GreaterThanEqual))
-        and isinstance(test.left, cst.Name)
-        and test.left.value == counter.value
-        and isinstance(most, cst.Integer)
-        and len(most.value) == 1
-        and isinstance(_last_line(line.body), (cst.Break, cst.Return))
-    )
+    def _is_few(self, most: cst.BaseExpression) -> bool:
+        """Return whether a number is small, by what is written or by the default of an option."""
+        option = self.options.of(most)
+        count = option.default if option is not None else self.values.value_of(most).literal
+        return type(count) is int and count <= _FEW
 
 
 def _last_line(body: cst.BaseSuite) -> cst.CSTNode | None:

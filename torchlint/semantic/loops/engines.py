@@ -53,6 +53,16 @@ class Engines(Analysis):
             for call, _ in self._registered(function)
         )
 
+    def runs(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
+        """Yield the calls by which an engine gets the batches for its process: `engine.run(x)`."""
+        engines = [call for call, _ in self._registered(function)] if self._are_used else []
+        for run in self.functions.attributes("run") if engines else ():
+            call = self.tree.parent(run)
+            bindings = self.scopes.reaching(run.value) if isinstance(run.value, cst.Name) else ()
+            if isinstance(call, cst.Call) and call.func is run and len(bindings) == 1:
+                if any(each is bindings[0].value for each in engines):
+                    yield call
+
     def event_rate(self, event: cst.BaseExpression) -> Rate | None:
         """Return how often an event fires, None for an event that is not known."""
         if isinstance(event, cst.BinaryOperation) and isinstance(event.operator, cst.BitOr):

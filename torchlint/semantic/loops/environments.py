@@ -38,6 +38,11 @@ class Environments(Analysis):
             return True
         holder = self.tree.parent(call)
         return isinstance(holder, cst.Assign) and any(
-            isinstance(each.target, cst.Tuple) and len(each.target.elements) >= _PARTS
+            isinstance(each.target, cst.Tuple) and self._are_answers(each.target)
             for each in holder.targets
         )
+
+    def _are_answers(self, target: cst.Tuple) -> bool:
+        """Return whether a tuple takes what an environment returns, a reward among it."""
+        named = (self.tree.code(each.value) for each in target.elements)
+        return len(target.elements) >= _PARTS or any("reward" in each.lower() for each in named)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
+from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
+NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 _GENERATE: Final = "generate"
+_DRAW: Final = "torch.multinomial"
 _SETTINGS: Final = frozenset(
     (
         "max_new_tokens min_new_tokens max_length max_tokens gen_length num_beams do_sample "
@@ -40,28 +45,56 @@ class Generation(ValueAnalysis):
 
     def is_beside(self, span: Span) -> bool:
         """Return whether each pass of the loop that runs some code generates."""
-        inner = self._inner([each for each in self._loop_nodes if self.tree.holds(each.body, span)])
-        return inner is not None and self._fills(inner)
+        loops = [each for each in self._loop_nodes if self.tree.holds(each.body, span)]
+        inner, function = self._inner(loops), self._inner(self._functions_around(span))
+        if inner is not None and (function is None or self.tree.inside(inner, function)):
+            return self._fills(inner)
+        return isinstance(function, cst.FunctionDef) and self._is_called_beside(function, CALLERS)
+
+    def _is_called_beside(self, function: cst.FunctionDef, depth: int) -> bool:
+        """Return whether a function generates, or is called where each pass of a loop does."""
+        if self._generates_in(function):
+            return True
+        callers = self.functions.callers(function)
+        if not callers or not depth or self.functions.escapes(function):
+            return False
+        return all(self._is_run_beside(call, depth - 1) for call in callers)
+
+    def _is_run_beside(self, call: cst.Call, depth: int) -> bool:
+        around = next(self.loops.around(call), None)
+        if around is not None:
+            return self._fills(around.node)
+        function = self.scopes.function(call)
+        return function is not None and self._is_called_beside(function, depth)
+
+    def _functions_around(self, span: Span) -> list[cst.CSTNode]:
+        return [
+            each
+            for each in self.tree.all(cst.FunctionDef)
+            if self.tree.is_own(each) and self.tree.holds(each, span)
+        ]
 
     def is_sampling(self, span: Span) -> bool:
-        """Return whether code is part of a loop in which a network samples."""
-        inner = self._inner([each for each in self._loop_nodes if self.tree.holds(each, span)])
-        return inner is not None and self.only_samples(inner)
+        """Return whether code is part of a loop in which a network samples, or of one inside."""
+        return any(
+            self.only_samples(each) for each in self._loop_nodes if self.tree.holds(each, span)
+        )
 
     @property
     def _loop_nodes(self) -> list[LoopNode]:
         return [loop.node for loop in self.loops.all() if self.tree.is_own(loop.node)]
 
-    def _inner(self, nodes: list[LoopNode]) -> LoopNode | None:
+    def _inner(self, nodes: Sequence[NodeT]) -> NodeT | None:
         return max(nodes, key=self.tree.order, default=None)
 
     def is_part_of_language_model(self, span: Span) -> bool:
         """Return whether the function or class of some code runs a language model, too."""
-        around = [
+        classes = [
             each
-            for each in (*self.tree.all(cst.FunctionDef), *self.tree.all(cst.ClassDef))
+            for each in self.tree.all(cst.ClassDef)
             if self.tree.is_own(each) and self.tree.holds(each, span)
         ]
+        around = (*self._functions_around(span), *classes)
         outer = min(around, key=self.tree.order, default=None)
         if outer is None:
             return False
@@ -81,11 +114,14 @@ class Generation(ValueAnalysis):
         """Return whether a call runs a network many times, without gradients."""
         if self._is_spelled(call):
             return True
-        return any(
-            any(map(self._is_spelled, self.functions.own(body, cst.Call)))
-            or (isinstance(body, cst.FunctionDef) and self.samples(body))
-            for callee in self.functions.callees(call)
-            for body in self.functions.reached(callee)
+        return any(map(self._generates_in, self.functions.callees(call)))
+
+    @memoized(False)
+    def _generates_in(self, function: cst.FunctionDef) -> bool:
+        """Return whether each run of a function generates."""
+        return self.samples(function) or any(
+            self.generates(call) and self.frequencies.below(call, function) is Frequency.EVERY_PASS
+            for call in self.functions.own(function, cst.Call)
         )
 
     def _is_spelled(self, call: cst.Call) -> bool:
@@ -109,8 +145,49 @@ class Generation(ValueAnalysis):
         return self._samples_in(loop) and not self.loops.environments.are_stepped_in(loop)
 
     def _samples_in(self, loop: LoopNode) -> bool:
-        return (
-            self.loops.loop(loop).role is Role.OTHER
-            and self.loops.runs_module_itself(loop.body)
-            and self.gradients.grad(loop) is Grad.OFF
+        if self.loops.loop(loop).role is not Role.OTHER:
+            return False
+        return self.loops.runs_module_itself(loop.body) and any(
+            self.gradients.grad(call) is Grad.OFF and self._is_fed_by_itself(call, loop)
+            for call in self.functions.own(loop.body, cst.Call)
+            if self._is_pass(call)
         )
+
+    def _is_pass(self, call: cst.Call) -> bool:
+        """Return whether a call runs a network, or a method of one."""
+        func = call.func
+        run = [func, func.value] if isinstance(func, cst.Attribute) else [func]
+        return any(self.kinds.kind(each) is Kind.MODULE for each in run)
+
+    def draws(self, span: Span) -> bool:
+        """Return whether code is part of a function that draws once from what a network says."""
+        inner = self._inner(self._functions_around(span))
+        if inner is None or any(self.tree.inside(each, inner) for each in self._loop_nodes):
+            return False
+        called = (self.names.name(call.func) for call in self.functions.own(inner, cst.Call))
+        return _DRAW in called
+
+    def _is_fed_by_itself(self, call: cst.Call, loop: LoopNode) -> bool:
+        """Return whether a pass of a loop gives a network what the one before came to."""
+        edge: list[cst.CSTNode] = [arg.value for arg in call.args]
+        seen: set[cst.CSTNode] = set()
+        filled = {
+            dotted(line.targets[0].target.value)
+            for line in self.functions.own(loop.body, cst.Assign)
+            if isinstance(line.targets[0].target, cst.Subscript)
+        }
+        for region in edge:
+            for name in self.tree.within(region, cst.Name):
+                if name.value in filled:
+                    return True
+                for binding in self.scopes.reaching(name):
+                    if not self.tree.inside(binding.node, loop) or binding.node in seen:
+                        continue
+                    if self.tree.order(binding.node) > self.tree.order(self.tree.statement(call)):
+                        return True
+                    if binding.value is not None:
+                        if self.tree.inside(call, binding.value):
+                            return True
+                        seen.add(binding.node)
+                        edge.append(binding.value)
+        return False

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Final
 
 import libcst as cst
 
 from torchlint.semantic.scope.limits import REACHED
 from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.tree import NodeT
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
-
-NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
 _POOL: Final = frozenset("map starmap imap imap_unordered apply apply_async map_async".split())
 

@@ -325,12 +325,12 @@ class Loops(ValueAnalysis):
             if isinstance(func, cst.Attribute) and func.attr.value == "step" and self.is_step(call):
                 if not self._made_in(func.value, region):
                     return True
-            callee = self.functions.callee(call) if depth else None
-            if callee is None or callee in seen:
-                continue
-            seen.add(callee)
-            if self._updates(callee.body, None, seen, depth - 1):
-                return True
+            for callee in self.functions.callees(call) if depth else ():
+                if callee in seen:
+                    continue
+                seen.add(callee)
+                if self._updates(callee.body, None, seen, depth - 1):
+                    return True
         return False
 
     def _made_in(self, node: cst.BaseExpression, region: cst.CSTNode) -> bool:
@@ -382,9 +382,9 @@ class Loops(ValueAnalysis):
 
     def _runs(self, call: cst.Call) -> bool:
         """Return whether a call runs a network, directly or through functions of this file."""
-        callee = self.functions.callee(call)
-        if callee is not None:
-            return self.runs_module(callee.body)
+        callees = self.functions.callees(call)
+        if callees:
+            return any(self.runs_module(each.body) for each in callees)
         return self.module_call(call) is not None
 
     @memoized(None)

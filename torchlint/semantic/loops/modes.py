@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.calls.instances import PREPARING
+from torchlint.semantic.calls.instances import PREPARING, SAME
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo, memoized
@@ -63,7 +63,6 @@ _LOADS: Final = re.compile(
 _WRAPPERS: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
 })  # fmt: skip
-_SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
 _SWITCHES: Final = ("eval", "train")
 _REMEMBERED: Final = 20_000
 
@@ -125,7 +124,7 @@ class Modes(ValueAnalysis):
         name = self.names.name(call.func)
         if name in _WRAPPERS and call.args:
             return self.depends_on_mode(call.args[0].value)
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _SAME:
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in SAME:
             return self.depends_on_mode(call.func.value)
         made = self.functions.definition(call.func)
         if isinstance(made, (cst.FunctionDef, cst.ClassDef)):
@@ -289,10 +288,33 @@ class Modes(ValueAnalysis):
         if "." in (one, other) or one.startswith(other) or other.startswith(one):
             return True
         if self.scopes.home(first) is not self.scopes.home(second):
-            return True
+            return not self._are_kept_apart(first, second)
         if not all(self._is_own(network) for network in (first, second)):
             return True
         return self._is_handed(first, second) or self._is_handed(second, first)
+
+    def _are_kept_apart(self, one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+        """Return whether two attributes of one object hold networks that were made apart."""
+        paths = [dotted(each).removesuffix(".module") for each in (one, other)]
+        if not all(path.startswith("self.") and path.count(".") == 1 for path in paths):
+            return False
+        if not self._are_of_one_class(one, other) or self.same(one, other):
+            return False
+        return not any(
+            dotted(line.targets[0].target) == path and other_path in self._read_paths(line.value)
+            for path, other_path in (paths, reversed(paths))
+            for line in self.tree.all(cst.Assign)
+        )
+
+    def _are_of_one_class(self, one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+        """Return whether two places are in methods of one class, or of one that it derives from."""
+        first, second = self.scopes.class_of(one), self.scopes.class_of(other)
+        if first is None or second is None:
+            return False
+        return first in self.functions.lineage(second) or second in self.functions.lineage(first)
+
+    def _read_paths(self, value: cst.BaseExpression) -> set[str]:
+        return {dotted(each) for each in self.tree.within(value, cst.Attribute)}
 
     def _is_handed(self, given: cst.BaseExpression, other: cst.BaseExpression) -> bool:
         """Return whether callers may pass the function a network that it also knows from around."""
@@ -330,7 +352,7 @@ class Modes(ValueAnalysis):
     def _is_new(self, value: cst.BaseExpression | None) -> bool:
         if not isinstance(value, cst.Call) or self.names.name(value.func) in _WRAPPERS:
             return False
-        return method_of(value) not in _SAME
+        return method_of(value) not in SAME
 
     def is_switched_to_eval(self, network: cst.BaseExpression) -> bool:
         """Return whether any code of the file may put this network into evaluation mode."""

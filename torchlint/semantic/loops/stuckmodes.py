@@ -73,13 +73,25 @@ class StuckModes(ValueAnalysis):
         """Return the networks that a loop trains, each with the first call that runs it."""
         found: dict[str, cst.Call] = {}
         for call in self.functions.own(loop.node.body, cst.Call):
-            network = self.loops.module_call(call)
-            if network is None or self.gradients.grad(call) is not Grad.ON:
-                continue
             if next(self.loops.around(call), None) is loop:
-                found.setdefault(_plain(dotted(network)), call)
+                for path, run in self._run_by(call, CALLED):
+                    found.setdefault(path, run)
         found.pop("", None)
         return found
+
+    def _run_by(self, call: cst.Call, depth: int) -> Iterator[tuple[str, cst.Call]]:
+        """Yield the networks that a call may run with gradients, each with the call that does."""
+        network = self.loops.module_call(call)
+        if network is not None:
+            if self.gradients.grad(call) is not Grad.OFF:
+                yield _plain(dotted(network)), call
+            return
+        runs = depth and self.gradients.grad(call) is not Grad.OFF
+        callee = self.functions.callee(call) if runs else None
+        for inner in self.functions.own(callee.body, cst.Call) if callee is not None else ():
+            for path, run in self._run_by(inner, depth - 1):
+                assert callee is not None
+                yield self._in_caller(path, call, callee), run
 
     # -- up from a training loop --------------------------------------------------------
 
@@ -98,7 +110,7 @@ class StuckModes(ValueAnalysis):
                 [each for each in changes if not self._is_before(each, place)], path
             )
             if behind is not None:
-                network = self.loops.module_call(first)
+                network = self._spelled(path, first, training, behind.switch)
                 if behind.mode is Mode.EVAL and network is not None:
                     yield StuckMode(network, training, loop, behind.switch, behind.at)
                 return
@@ -113,6 +125,16 @@ class StuckModes(ValueAnalysis):
             outer = self._in_caller(path, call, function)
             if outer:
                 yield from self._around(call, outer, training, first, depth - 1)
+
+    def _spelled(
+        self, path: str, run: cst.Call, training: Loop, switch: cst.Call
+    ) -> cst.BaseExpression | None:
+        """Return the network of a path as a training loop spells it, else as its `eval()` does."""
+        if self.scopes.home(run) is self.scopes.home(training.node):
+            return self.loops.module_call(run)
+        changed = self.modes.switch(switch)
+        network = changed.network if changed is not None else None
+        return network if network is not None and _plain(dotted(network)) == path else None
 
     def _is_before(self, change: _ModeChange, place: cst.CSTNode) -> bool:
         return self.tree.order(change.at) < self.tree.order(place)
@@ -196,10 +218,20 @@ class StuckModes(ValueAnalysis):
                 continue
             for inner in self._mode_changes(callee.body, depth - 1):
                 path = self._in_caller(inner.path, call, callee) if inner.path else ""
-                found.append(_ModeChange(call, inner.mode, path, inner.switch))
+                mode = self._told(inner, call, callee)
+                found.append(_ModeChange(call, mode, path, inner.switch))
         return [
             self._open(change) if self._has_choice(change, found) else change for change in found
         ]
+
+    def _told(self, change: _ModeChange, call: cst.Call, callee: cst.FunctionDef) -> Mode:
+        """Return the mode of a change, which a flag of the call may say: `net.train(flag)`."""
+        flag = change.switch.args[0].value if len(change.switch.args) == 1 else None
+        if change.at is not change.switch or not isinstance(flag, cst.Name):
+            return change.mode
+        given = self.functions.passed(call, callee, flag.value)
+        told = given.value if isinstance(given, cst.Name) else ""
+        return {"True": Mode.TRAIN, "False": Mode.EVAL}.get(told, change.mode)
 
     def _open(self, change: _ModeChange) -> _ModeChange:
         return _ModeChange(change.at, Mode.UNKNOWN, change.path, change.switch)

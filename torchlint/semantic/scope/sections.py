@@ -83,9 +83,12 @@ class Sections:
         named = frozenset(each.name.value for each in lines)
         around = self.body[home]
         left = [line for line in outside.lines(named) if not self.tree.inside(line, around)]
-        kept = {home, *self.imports}
+        kept = {home}
         found = {*self._named.get(home, ()), *self._homes_in(left)} - shut
         kept |= self._closure(found - leading, self._named, shut) - running
+        for number, users in self._importers.items():
+            if not users or users & (kept | running):
+                kept.add(number)
         return Section(self.tree, self._in_order([*(self.body[each] for each in kept), *left]))
 
     def _definitions(self, numbers: Iterable[int]) -> list[cst.FunctionDef | cst.ClassDef]:
@@ -259,13 +262,14 @@ class Sections:
             if number not in group_of:
                 groups.append(self._closure([number], either, ()))
                 group_of.update(dict.fromkeys(groups[-1], groups[-1]))
-        for number, users in self._importers().items():
+        for number, users in self._importers.items():
             for group in [group_of[each] for each in users] or groups[:1]:
                 group.add(number)
         return groups
 
+    @cached_property
     def _importers(self) -> dict[int, set[int]]:
-        """Return the statements that read a name that each import binds, by its number."""
+        """The statements that read a name that each import binds, by its number."""
         found = {number: set[int]() for number in self.imports}
         for scope in self.scopes.modules:
             for word, bindings in {**scope.bindings, **scope.unlinked}.items():

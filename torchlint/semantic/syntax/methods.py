@@ -28,3 +28,13 @@ def last_word(node: cst.CSTNode | None) -> str:
 def word_of(call: cst.Call) -> str:
     """Return the last word of what a call calls: `f` of `f()` and `a.f()`, "" of others."""
     return last_word(call.func)
+
+
+def replaces_itself(call: cst.Call, line: cst.CSTNode | None) -> bool:
+    """Return whether a line assigns the result of a call to what is called: `net = net(10)`."""
+    called = last_word(call.func)
+    return (
+        isinstance(line, cst.Assign)
+        and called != ""
+        and any(last_word(each.target) == called for each in line.targets)
+    )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import libcst as cst
 
 from torchlint.edit import Span
-from torchlint.semantic.syntax.tree import Tree
-
-NodeT = TypeVar("NodeT", bound=cst.CSTNode)
+from torchlint.semantic.syntax.tree import NodeT, Tree
 
 
 class Section(Tree):

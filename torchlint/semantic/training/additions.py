@@ -35,6 +35,7 @@ class Addition(NamedTuple):
     values: tuple[cst.BaseExpression, ...]
 
 
+_METRICS: Final = "torchmetrics"
 _LIST_METHODS: Final = ("append", "extend")
 _METER_METHODS: Final = frozenset("update add push record accumulate".split())
 _JOINS: Final = frozenset("append concatenate hstack vstack cat concat".split())
@@ -62,7 +63,7 @@ class Additions(ValueAnalysis):
         if type(self.tree.parent(node)) is not cst.Expr:
             return None
         if type(func) is not cst.Attribute:
-            return self._of_helper(node)
+            return self._of_metric(node) or self._of_helper(node)
         method, target = func.attr.value, func.value
         values = tuple(arg.value for arg in node.args if not arg.star)
         if method in _LIST_METHODS and len(node.args) == 1 == len(values):
@@ -70,7 +71,27 @@ class Additions(ValueAnalysis):
             return Addition(adding, target, values)
         if method in _METER_METHODS and values and self.kinds.kind(target) not in _NOT_METERS:
             return Addition(Adding.METER, target, values)
-        return None
+        return self._of_metric(node)
+
+    def _of_metric(self, node: cst.Call) -> Addition | None:
+        """Split the call of a metric of torchmetrics, as it is or in a dictionary of them."""
+        values = tuple(arg.value for arg in node.args if not arg.star)
+        path = dotted(container(node.func)) if self.kinds.functions.imports(_METRICS) else ""
+        if not path or not values:
+            return None
+        lines = (
+            self.tree.parent(each)
+            for each in self.tree.all(cst.AssignTarget)
+            if dotted(container(each.target)) == path
+        )
+        is_made = any(
+            (self.kinds.names.name(call.func) or "").startswith(f"{_METRICS}.")
+            for line in lines
+            if isinstance(line, cst.Assign)
+            for call in (line.value, *self.tree.within(line.value, cst.Call))
+            if isinstance(call, cst.Call)
+        )
+        return Addition(Adding.METER, node.func, values) if is_made else None
 
     def _of_helper(self, node: cst.Call) -> Addition | None:
         """Split the call of a function that sets entries of one of its arguments."""

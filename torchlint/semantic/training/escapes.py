@@ -70,12 +70,18 @@ class Escapes(ValueAnalysis):
 
     def use(self, region: cst.CSTNode, forwards: Iterable[cst.Call] = ()) -> GraphUse:
         """Return what the graphs are used for that networks in a region record."""
-        sources = [
+        return self._follow(region, [*self._sources(region), *forwards], CALLED)
+
+    def use_within(self, region: cst.CSTNode, forwards: Iterable[cst.Call] = ()) -> GraphUse:
+        """Return the same, with what the function returns or keeps in an object as escaped."""
+        return self._follow(region, [*self._sources(region), *forwards], 0)
+
+    def _sources(self, region: cst.CSTNode) -> list[cst.Call]:
+        return [
             call
             for call in self.functions.own(region, cst.Call)
             if self.loops.module_call(call) is not None or self._runs(call)
         ]
-        return self._follow(region, [*sources, *forwards], CALLED)
 
     def use_of(self, value: cst.BaseExpression) -> GraphUse:
         """Return what the graph of a value is used for from there on."""
@@ -103,7 +109,8 @@ class Escapes(ValueAnalysis):
         flow = self._flow(function, sources)
         if flow.trained or self._kept_and_trained(function, flow.bindings.values()):
             return GraphUse.TRAINED
-        if function is None or not flow.returned:
+        kept = not depth and any("." in each.name for each in flow.bindings.values())
+        if function is None or not (flow.returned or kept):
             return GraphUse.DROPPED
         return self._beyond(function, depth)
 
@@ -112,7 +119,7 @@ class Escapes(ValueAnalysis):
 
         An object that can be called, such as a loss, is made for code that calls it unseen.
         """
-        if function.name.value == _CALL:
+        if function.name.value == _CALL or self.functions.is_generator(function):
             return GraphUse.ESCAPED
         callers = self.functions.callers(function)
         if not callers or not depth or self.functions.escapes(function):
@@ -176,7 +183,7 @@ class Escapes(ValueAnalysis):
 
     def _kept(self, line: cst.CSTNode, value: cst.CSTNode, flow: _Flow) -> Iterator[Binding]:
         """Yield the bindings that a line assigns a value to, and record what it returns."""
-        if isinstance(line, cst.Return):
+        if isinstance(line, (cst.Return, cst.Yield)):
             flow.returned = True
         elif isinstance(line, (cst.Assign, cst.AnnAssign, cst.AugAssign)) and line.value is value:
             for target in _targets(line):
@@ -185,6 +192,8 @@ class Escapes(ValueAnalysis):
     def _ends(self, node: cst.CSTNode, inner: cst.CSTNode) -> bool:
         """Return whether a node that uses a value drops its graph."""
         if type(node) in _OPAQUE:
+            return True
+        if isinstance(node, cst.Subscript) and node.value is not inner:
             return True
         if isinstance(node, cst.Attribute):
             return node.value is not inner or node.attr.value in _GRAPHLESS_PARTS

@@ -367,9 +367,16 @@ class Evaluations(ValueAnalysis):
                 return True
             if any(_DERIVES.intersection(words(word)) for word in {*mentions, *attributes}):
                 return True
-            if any(True for _ in self.functions.own(body, cst.Yield)):
+            if not all(map(self._is_text, self.functions.own(body, cst.Yield))):
                 return True
         return False
+
+    def _is_text(self, given: cst.Yield) -> bool:
+        """Return whether a generator yields text, which carries no graph."""
+        value = given.value
+        if method_of(value) == "encode":
+            return True
+        return isinstance(value, cst.BaseExpression) and self.kinds.kind(value) is Kind.STRING
 
     def _turns_on(self, part: cst.Attribute) -> bool:
         """Return whether `requires_grad` of something is set, to anything but `False`."""

@@ -171,6 +171,8 @@ class FlaggedEvaluations(ValueAnalysis):
     def _is_off(self, given: cst.BaseExpression, test: cst.BaseExpression) -> bool:
         """Return whether a given value makes a test false."""
         value = self.values.value_of(given)
+        if isinstance(test, cst.UnaryOperation):
+            return value.equals(True)
         if isinstance(test, cst.Comparison) and _compares_text(test):
             wanted = self.values.value_of(test.comparisons[0].comparator).literal
             return isinstance(value.literal, str) and value.literal != wanted
@@ -178,7 +180,10 @@ class FlaggedEvaluations(ValueAnalysis):
 
 
 def _flag(test: cst.BaseExpression) -> cst.Name | None:
-    """Return the name that a test like `train`, `optimizer is not None`, `x == "train"` asks."""
+    """Return the name that a test like `train`, `not val`, `optimizer is not None` asks."""
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        test = test.expression
+        return test if isinstance(test, cst.Name) else None
     if isinstance(test, cst.Name):
         return test
     if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:

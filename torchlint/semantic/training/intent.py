@@ -32,6 +32,7 @@ _LOADING: Final = frozenset({"load", "restore", "pretrained"})
 _WEIGHTS: Final = frozenset(
     "model net network checkpoint ckpt weights weight state pretrained".split()
 )
+_SERVERS: Final = ("fastapi", "uvicorn", "flask", "starlette", "aiohttp.web", "grpc", "tornado")
 _FUNCTION: Final = (cst.FunctionDef,)
 _FIGURES: Final = ("matplotlib.", "seaborn.", "plotly.")
 
@@ -98,6 +99,11 @@ class Intent(ValueAnalysis):
             return True
         loaders = any(self.kinds.kind(call) is Kind.LOADER for call in self.tree.all(cst.Call))
         return loaders or any(self.loops.runs_module(loop.node.body) for loop in self.loops.all())
+
+    @cached_property
+    def serves(self) -> bool:
+        """Whether the file answers requests, again and again for as long as it runs."""
+        return self.functions.imports(*_SERVERS)
 
     @cached_property
     def only_applies(self) -> bool:

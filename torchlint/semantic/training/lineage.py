@@ -126,6 +126,19 @@ class Lineage(ValueAnalysis):
         walk.asks = walk.asks or self._asks(node)
         for binding in self.scopes.reaching(node):
             self._visit_binding(binding, walk)
+        for value in self._written_into(node):
+            self._visit(value, walk)
+
+    def _written_into(self, node: cst.Name) -> Iterator[cst.BaseExpression]:
+        """Yield what the function around a name writes into it: `found[mask] = value`."""
+        home = self.scopes.home(node)
+        for name in self.tree.spelled(node.value):
+            holder = self.tree.parent(name)
+            if isinstance(holder, cst.Subscript) and holder.value is name:
+                target = self.tree.parent(holder)
+                line = self.tree.parent(target) if isinstance(target, cst.AssignTarget) else None
+                if isinstance(line, cst.Assign) and self.scopes.home(name) is home:
+                    yield line.value
 
     def _asks(self, node: cst.Name) -> bool:
         """Return whether the function around a name makes its tensor ask for gradients."""

@@ -7,6 +7,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.training.networks import Networks, Root
@@ -25,7 +26,6 @@ class Making(Analysis):
         super().__init__(functions)
         self.networks = networks
         self.reach = reach
-        self._closures: dict[Code, frozenset[cst.CSTNode]] = {}
 
     def may_make(self, node: cst.CSTNode, *networks: cst.BaseExpression) -> bool:
         """Return whether the code at a node may make one of some networks, or a part of it."""
@@ -36,11 +36,12 @@ class Making(Analysis):
         """Return whether a node is in some code, or in what that mentions."""
         if None in code:
             return True
-        found = self._closures.get(code)
-        if found is None:
-            known = [each for each in code if each is not None]
-            found = self._closures[code] = self.reach.closure(known)
+        found = self._closure(code)
         return node in found or any(outer in found for outer in self.tree.ancestors(node))
+
+    @cached_method
+    def _closure(self, code: Code) -> frozenset[cst.CSTNode]:
+        return self.reach.closure([each for each in code if each is not None])
 
     def code(self, roots: Iterable[Root]) -> Code:
         """Return the code that makes the networks of some roots."""

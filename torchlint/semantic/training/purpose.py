@@ -52,6 +52,8 @@ class Purpose(ValueAnalysis):
             return self.tree.source.is_notebook and not self.intent.trains
         outer = self._outermost(span)
         intent = self._intent(outer)
+        if intent.serves:
+            return False
         if not intent.trains and intent.applies and self._is_run(outer):
             return True
         return outer is not None and self._draws(outer)
@@ -131,7 +133,7 @@ class Purpose(ValueAnalysis):
 
     def is_unused(self, span: Span) -> bool:
         """Return whether code stands in a definition of a known program that nothing uses."""
-        if not (self._is_started or self.tree.view.modules):
+        if not (self._is_started or self.tree.view.path):
             return False
         definitions: list[Definition] = [
             *self.tree.all(cst.FunctionDef), *self.tree.all(cst.ClassDef),
@@ -144,9 +146,12 @@ class Purpose(ValueAnalysis):
         The classes of a module that starts nothing are for its users.
         """
         name = definition.name.value
+        owner = self.scopes.class_of(definition)
+        view = self.tree.view
+        if view.path and owner is None and self.scopes.function(definition) is None:
+            return name in view.idle and self.tree.is_own(definition)
         if definition.decorators or self.functions.called_unseen(definition):
             return False
-        owner = self.scopes.class_of(definition)
         if not self._is_started and (owner is not None or isinstance(definition, cst.ClassDef)):
             return False
         if isinstance(definition, cst.FunctionDef) and owner is not None:

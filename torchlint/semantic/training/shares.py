@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Final
 
 import libcst as cst
 
@@ -12,6 +12,7 @@ from torchlint.semantic.loops.loops import Loop, Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.tree import NodeT
 from torchlint.semantic.training.share import (
     COUNTS,
     EQUAL,
@@ -51,7 +52,6 @@ _ROW_FUNCTIONS: Final = frozenset({
 })  # fmt: skip
 _EMPTY: Final = frozenset({"torch.zeros", "builtins.list", "builtins.dict", "numpy.zeros"})
 _FILLS: Final = frozenset("append extend update add insert put appendleft".split())
-NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 
 
 class _Frame:

@@ -47,7 +47,10 @@ class Wait(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A reading in a function that only returns the value, or adds it to something."""
+    """A reading in a function that only returns the value, or adds it to something.
+
+    What is returned to calls in view is only added to something there as well.
+    """
 
     reading: Reading
     is_returned: bool
@@ -117,13 +120,13 @@ class Waits(ValueAnalysis):
             for reading in self.readings.within(function.body)
             if not self._is_rare(reading.node, function)
             and (end := self._destination(reading.node, function, _WHOLE, frozenset())) is not None
-            and (not calls or (end := self._handed_back(end, (function,), calls)) is not None)
         ]
         aside = [node for one, end in found for node in (one.node, *end.statements)]
         for reading, end in found:
-            if end.returned or End.KEPT in end.ends:
+            last = self._handed_back(end, (function,), calls) if calls else end
+            if last is not None and (last.returned or End.KEPT in last.ends):
                 if not self.readings.needed_in(function, reading, aside):
-                    yield Kept(reading, bool(end.returned), end.target)
+                    yield Kept(reading, bool(end.returned), last.target)
 
     def statements(self, loop: Loop) -> list[cst.CSTNode]:
         """Return where a loop's own body reads or hands on what no pass needs."""
@@ -555,6 +558,10 @@ class Waits(ValueAnalysis):
         holder = self.tree.parent(node)
         if isinstance(holder, cst.Subscript):
             return isinstance(self.tree.parent(holder), (cst.AssignTarget, cst.AugAssign))
+        if isinstance(holder, cst.Attribute) and holder.attr.value == "get":
+            line = self.tree.parent(self.tree.parent(holder) or holder)
+            filled = container(line.targets[0].target) if isinstance(line, cst.Assign) else None
+            return filled is not None and dotted(filled) == dotted(node)
         return isinstance(holder, cst.ComparisonTarget) and isinstance(
             holder.operator, (cst.In, cst.NotIn)
         )

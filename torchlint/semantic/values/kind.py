@@ -48,6 +48,8 @@ TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
 """The kinds of values that may be on a device."""
 _CALLED: Final = {
     "torch.utils.data.DataLoader": Kind.LOADER,
+    "ignite.distributed.auto_dataloader": Kind.LOADER,
+    "ignite.distributed.auto.auto_dataloader": Kind.LOADER,
     "torch_geometric.loader.DataLoader": Kind.LOADER,
     "torch_geometric.data.DataLoader": Kind.LOADER,
     "torchdata.stateful_dataloader.StatefulDataLoader": Kind.LOADER,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.memo import Memo, memoized
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import last_word, method_of
+from torchlint.semantic.syntax.methods import last_word, method_of, replaces_itself
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     PASSED_ON,
@@ -100,7 +100,6 @@ class Kinds(Analysis):
         super().__init__(functions)
         self.iteration, self.origins, self.losses = iteration, origins, losses
         self.inputs = TorchInputs(functions)
-        self._elements: dict[tuple[int, ...], Memo[cst.BaseExpression, Kind]] = {}
 
     # -- expressions ----------------------------------------------------------
 
@@ -250,17 +249,16 @@ class Kinds(Analysis):
         made_by = self.functions.partial(node)
         if made_by is not None:
             return called(made_by)
-        callee = self.functions.callee(node)
-        if callee is not None:
-            returned = self._returned(callee)
-            if returned is not _UNKNOWN:
-                return returned
+        callees = self.functions.callees(node)
+        returned = joined([self._returned(each) for each in callees]) if callees else _UNKNOWN
+        if returned is not _UNKNOWN:
+            return returned
         kind = self.kind(node.func)
         if kind is Kind.CRITERION:
             return _LOSS
-        if kind is _MODULE and callee is None:
-            return _TENSOR
-        if type(node.func) is cst.Attribute and callee is None:
+        if kind is _MODULE and not callees:
+            return kind if replaces_itself(node, self.tree.parent(node)) else _TENSOR
+        if type(node.func) is cst.Attribute and not callees:
             return self._kind_of_method(node.func, name)
         return _UNKNOWN
 
@@ -494,13 +492,11 @@ class Kinds(Analysis):
 
     def _element(self, value: cst.BaseExpression, path: tuple[int, ...]) -> Kind:
         """Return the kind of an element of a value."""
-        memo = self._elements.get(path)
-        if memo is None:
-            find = partial(self._kind_of_element, path)
-            memo = self._elements[path] = Memo(_NOTHING, self.names.trail, find)
-        return memo.answer(value)
+        return self._kind_of_element((value, path))
 
-    def _kind_of_element(self, path: tuple[int, ...], value: cst.BaseExpression) -> Kind:
+    @memoized(_NOTHING)
+    def _kind_of_element(self, element: tuple[cst.BaseExpression, tuple[int, ...]]) -> Kind:
+        value, path = element
         if isinstance(value, (cst.Tuple, cst.List)) and path and path[0] < len(value.elements):
             inner = value.elements[path[0]].value
             return self._element(inner, path[1:]) if path[1:] else self.kind(inner)
@@ -526,9 +522,9 @@ class Kinds(Analysis):
         name = self.names.name(value.func)
         if name == "builtins.next":
             return _TENSOR if self.loader(value) is not None else _UNKNOWN
-        callee = self.functions.callee(value)
-        if callee is not None:
-            return joined([self._element(one, path) for one in self.functions.returns(callee)])
+        if callees := self.functions.callees(value):
+            returned = (one for each in callees for one in self.functions.returns(each))
+            return joined([self._element(one, path) for one in returned])
         method = method_of(value)
         if method in _WRAPPING:
             plain = [arg.value for arg in value.args if arg.keyword is None]

@@ -19,6 +19,8 @@ class Option(NamedTuple):
 
     flag: str
     default: Any
+    is_chosen: bool = False
+    """Whether a file of the project gives the default, for this very run."""
 
 
 class Options(ValueAnalysis):
@@ -39,7 +41,9 @@ class Options(ValueAnalysis):
         """Return the entry of a configuration of Hydra, which its command line can change."""
         found = self.values.configurations.default(read)
         value = self.values.value_of(found[1]) if found is not None else None
-        return Option(found[0], value.literal) if found and value and value.is_literal else None
+        if found is None or value is None or not value.is_literal:
+            return None
+        return Option(found[0], value.literal, is_chosen=True)
 
     def _field(self, read: cst.Attribute) -> Option | None:
         """Return the field of a parameter's class that an attribute reads: `config.workers`."""

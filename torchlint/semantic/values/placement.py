@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -20,6 +22,11 @@ _MOVED_ALONG: Final = ("Parameter", "Buffer", "ParameterList", "ParameterDict")
 """Tensors that a network takes along to a device, unlike its other attributes."""
 _REDUCING: Final = frozenset("mean sum max min norm prod median std var item all any".split())
 _MOVING: Final = frozenset("cpu to cuda xpu".split())
+_MOVERS: Final = (
+    "torch.nn.DataParallel", "torch.nn.parallel.", "accelerate.", "lightning", "pytorch_lightning",
+    "fastai.", "deepspeed.", "ignite.", "torch.set_default",
+)  # fmt: skip
+"""What moves the inputs of networks, or makes all tensors on a device."""
 _CHOOSING: Final = (cst.If, cst.IfExp, cst.Try)
 
 
@@ -35,9 +42,10 @@ class Placement(ValueAnalysis):
         """Return whether a tensor is known to be in host memory."""
         if isinstance(node, cst.Name):
             bindings = self.scopes.reaching(node)
-            if not bindings:
+            made = [each for each in bindings if each.how is not How.AUGMENTED]
+            if not made:
                 return False
-            return self._becomes_array(node) or all(map(self._bound, bindings))
+            return self._becomes_array(node) or all(map(self._bound, made))
         if isinstance(node, cst.Call):
             return self._call(node)
         if isinstance(node, cst.Attribute):
@@ -47,6 +55,8 @@ class Placement(ValueAnalysis):
             return self.on_host(node.value)
         if isinstance(node, cst.UnaryOperation):
             return self.on_host(node.expression)
+        if isinstance(node, cst.Tuple):
+            return all(self.on_host(each.value) for each in node.elements)
         if isinstance(node, cst.BinaryOperation):
             return self._all_on_host([node.left, node.right])
         if isinstance(node, cst.Comparison):
@@ -140,22 +150,31 @@ class Placement(ValueAnalysis):
         function = self.functions.callee(node)
         if function is not None:
             given = self.functions.returns(function)
-            return bool(given) and all(map(self.on_host, given))
+            if given and all(map(self.on_host, given)):
+                return True
+            return self._is_fed_from_host(node, self.functions.reached(function))
         name = self.names.name(node.func)
         if name is not None and name.startswith("torch."):
             if name.rpartition(".")[2] in _MOVED_ALONG:
                 return False
             if any(arg.keyword is not None and arg.keyword.value == "device" for arg in node.args):
                 return False
-            tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
+            given = [arg.value for arg in node.args]
+            tensors = [each for each in given if self.kinds.kind(each) in TENSORS]
             if tensors:
                 return self._all_on_host(tensors)
             module, _, last = name.rpartition(".")
-            return module != "torch.cuda" and last in _MADE_ON_HOST
+            if last in _MADE_ON_HOST:
+                return module != "torch.cuda"
+            return any(map(self.on_host, given)) and self._all_on_host(given)
         if self.kinds.kind(node.func) is Kind.CRITERION:
             return self._all_on_host([arg.value for arg in node.args])
         if self.kinds.kind(node.func) is Kind.MODULE:
-            return self.runs_on_host(node.func, node)
+            if self.runs_on_host(node.func, node):
+                return True
+            owner = self.functions.instance_of(node.func)
+            lines = self.functions.lineage(owner) if owner is not None else []
+            return bool(lines) and self._is_fed_from_host(node, lines)
         if not isinstance(node.func, cst.Attribute) or name is not None:
             return False
         method = node.func.attr.value
@@ -169,6 +188,33 @@ class Placement(ValueAnalysis):
             return False
         tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
         return self._all_on_host([node.func.value, *tensors])
+
+    def _is_fed_from_host(self, call: cst.Call, bodies: Sequence[cst.CSTNode]) -> bool:
+        """Return whether the tensors that a call gets are on the host, and what it runs stays."""
+        given = [arg.value for arg in call.args]
+        return (
+            not self._is_spread
+            and self._is_loaded_in_view(call)
+            and any(map(self.on_host, given))
+            and all(self.on_host(each) for each in given if self.kinds.kind(each) in TENSORS)
+            and not any(map(self.hosting.moves, bodies))
+        )
+
+    def _is_loaded_in_view(self, call: cst.Call) -> bool:
+        """Return whether a loop around a call gets its batches from a loader made in view."""
+        for loop in self.tree.ancestors(call):
+            if isinstance(loop, cst.For):
+                source, _ = self.iteration.source(loop.iter)
+                made = self.hosting.origins.of(source).values if source is not None else ()
+                if made and all(isinstance(each, cst.Call) for each in made):
+                    return True
+        return False
+
+    @cached_property
+    def _is_spread(self) -> bool:
+        """Whether something in view may move what networks get: a wrapper, or a framework."""
+        called = (self.names.name(call.func) or "" for call in self.tree.all(cst.Call))
+        return any(each.startswith(_MOVERS) for each in called)
 
     def _bound(self, binding: Binding) -> bool:
         value = binding.value

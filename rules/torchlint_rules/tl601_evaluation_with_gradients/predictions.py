@@ -1,0 +1,83 @@
+"""Functions that apply a network, and whose graph nothing goes back through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import libcst as cst
+
+from torchlint.api import Grad, GraphUse, Mode, Role, Script
+
+_MADE: Final = frozenset("torch.zeros torch.ones torch.rand torch.randn torch.empty".split())
+_PREDICTS: Final = frozenset("predict predicts infer inference".split())
+
+
+def predictions(
+    script: Script, covered: list[cst.CSTNode]
+) -> Iterator[tuple[cst.FunctionDef, cst.Call]]:
+    """Yield the functions that only use the output of a network, with the first call of it."""
+    for function in script.tree.all(cst.FunctionDef):
+        if not script.tree.is_own(function) or function.name.value.startswith(("forward", "_")):
+            continue
+        calls = [
+            call
+            for call in script.functions.own(function.body, cst.Call)
+            if script.loops.module_call(call) is not None
+            and not isinstance(script.tree.parent(call), cst.Expr)
+            and not any(script.tree.inside(call, node) for node in covered)
+        ]
+        if calls and _only_applies(script, function, calls):
+            yield function, calls[0]
+
+
+def _only_applies(script: Script, function: cst.FunctionDef, calls: list[cst.Call]) -> bool:
+    if script.loops.owner(function) != "none" or _is_apart(script, function, calls):
+        return False
+    if any(script.values.gradients.grad(call) is not Grad.ON for call in calls):
+        return False
+    if not script.evaluations.only_measures(function) or script.evaluations.needs_gradients(
+        function
+    ):
+        return False
+    use = script.evaluations.escapes.use_within(function.body, calls)
+    if use is GraphUse.ESCAPED:
+        return _predicts_in_eval(script, function) and not script.functions.callers(function)
+    if use is not GraphUse.DROPPED or not _is_run(script, function):
+        return False
+    return not any(_is_tried(script, call) for call in calls)
+
+
+def _is_run(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether code in view runs a function, and none by its name without gradients."""
+    named = list(script.whole.functions.named_like(function))
+    if any(script.whole.values.gradients.grad(call) is not Grad.ON for call in named):
+        return False
+    return bool(named or script.functions.callers(function))
+
+
+def _is_apart(script: Script, function: cst.FunctionDef, calls: list[cst.Call]) -> bool:
+    """Return whether a function is part of a test or of training, or runs but once."""
+    loops = [script.loops.batch_loop(call) for call in calls]
+    if any(loop is not None and loop.role is Role.TRAIN_BATCH for loop in loops):
+        return True
+    purpose = script.program.purpose
+    if purpose.is_test(function):
+        return True
+    repeated = any(next(script.loops.around(call), None) is not None for call in calls)
+    return not repeated and purpose.is_one_off(script.span(function))
+
+
+def _is_tried(script: Script, call: cst.Call) -> bool:
+    """Return whether a network gets a made-up input: to see the size of its output."""
+    return any(
+        isinstance(made := script.values.value_of(arg.value).node, cst.Call)
+        and script.name(made.func) in _MADE
+        for arg in call.args
+    )
+
+
+def _predicts_in_eval(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether a function, by its name, predicts and itself sets evaluation mode."""
+    named = not _PREDICTS.isdisjoint(script.names.words(function.name.value))
+    return named and any(each.mode is Mode.EVAL for each in script.modules.modes.switches(function))

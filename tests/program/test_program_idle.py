@@ -1,0 +1,48 @@
+"""What no start of a project reaches is idle, unless somebody out of sight may use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from projects import write
+
+from torchlint.program.index import Index
+
+NET = "class Net: pass\nclass Old: pass\n"
+USE = "from net import Net\nNet()\n"
+COPY = "from net import Net\nclass Train:\n    def run(self): Net()\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "idle"),
+    [
+        ({"net.py": NET, "train.py": USE}, "Old"),
+        ({"net.py": NET, "train.py": USE, "old.py": "from net import Old\nOld()\n"}, ""),
+        ({"net.py": NET, "train.py": USE, "old.py": "from net import Old\nOLD = Old()\n"}, "Old"),
+        ({"net.py": NET, "train.py": USE, "look.ipynb": "{}"}, ""),
+        ({"net.py": NET + "first = Old\n", "train.py": USE}, "first"),
+        ({"net.py": NET + "print(Old())\n", "train.py": USE}, ""),
+        ({"net.py": NET.replace("class Old", "@kept\nclass Old"), "train.py": USE}, ""),
+        ({"net.py": NET, "train.py": USE, "old.py": "print Old()\n"}, ""),
+        ({"net.py": NET, "train.py": "import net\ngetattr(net, kind)()\n"}, ""),
+        ({"net.py": NET, "train.py": "import net\nnet.Net()\n"}, "Old"),
+        ({"net.py": NET, "train.py": "from net import *\nglobals()[kind]()\n"}, ""),
+        ({"net.py": NET, "train.py": USE + "importlib.import_module(kind)\n"}, ""),
+        ({"net.py": NET + "__all__ = ['Old']\n", "train.py": USE}, ""),
+        ({"net.py": NET, "train.py": USE, "test_net.py": "from net import Old\nOld()\n"}, "Old"),
+        ({"net.py": NET, "train.py": "from net import Net\n"}, ""),
+        ({"net.py": NET, "train.py": USE, "setup.py": "", "__init__.py": ""}, ""),
+    ],
+)
+def test_idle_definitions_of_a_module(files: dict[str, str], idle: str, tmp_path: Path) -> None:
+    searched = Index(write(tmp_path, files))
+    whole = Index(tmp_path)
+    whole.build()
+    found = [sorted(index.view(tmp_path / "net.py").idle) for index in (searched, whole)]
+    assert found == [idle.split()] * 2
+
+
+def test_a_copy_that_nothing_imports_is_idle(tmp_path: Path) -> None:
+    files = {"net.py": NET, "train.py": USE, "train_old.py": COPY}
+    assert Index(write(tmp_path, files)).view(tmp_path / "train_old.py").idle == {"Train"}

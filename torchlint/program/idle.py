@@ -1,0 +1,135 @@
+"""Which definitions of a program nothing runs or reads: what is left of earlier attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from torchlint.program.graph import Graph, Place
+from torchlint.program.imports import folder_of
+from torchlint.program.outline import Definition, Kind, Outline
+from torchlint.program.roles import is_main, is_test
+from torchlint.semantic.view import Symbol
+
+_DEFINED: Final = (Kind.FUNCTION, Kind.CLASS)
+_INIT: Final = "__init__.py"
+_OWN: Final = ("globals", "locals", "eval", "Fire", "sys.modules")
+"""Words of code that finds names of its own module."""
+_OTHERS: Final = ("getattr", "vars", "__dict__")
+"""Words of code that finds names of a module that it holds."""
+
+
+class Idle:
+    """Finds definitions that no start of the project reaches; a library's are for its users."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._runs: dict[str, bool] = {}
+
+    def names(self, path: str) -> frozenset[str]:
+        """Return the functions and classes of a module that nothing runs, and unread values."""
+        outline = self.graph.outline(path)
+        if outline is None or self._may_be_used_unseen(path):
+            return frozenset()
+        found = frozenset(
+            name
+            for number, each in enumerate(outline.definitions)
+            if not self._is_in_use(Place(path, number), each)
+            for name in each.binds
+        )
+        return frozenset() if found and self.graph.has_unread() else found
+
+    def _is_in_use(self, place: Place, definition: Definition) -> bool:
+        """Return whether something runs a function or class, or reads the value that a line binds.
+
+        Statements that bind several names, or none, may use them themselves.
+        """
+        if definition.kind in _DEFINED:
+            return self._is_run(place, set())
+        if definition.kind is not Kind.ASSIGNMENT or len(definition.binds) != 1:
+            return True
+        symbol = Symbol(place.path, *definition.binds)
+        return self._is_handed_on(symbol) or any(True for _ in self._users(symbol))
+
+    def _may_be_used_unseen(self, path: str) -> bool:
+        """Return whether users of a library, or code that looks names up, may reach a module.
+
+        So may whoever calls a module that has to do with no program of the project.
+        """
+        if is_test(path) or path in self.graph.scripts or self._is_of_library(path):
+            return True
+        if self.graph.looks_modules_up():
+            return True
+        if any(self._looks_up(user, path) for user in (path, *self.graph.importers(path))):
+            return True
+        return not any(map(self._is_executed, (path, *sorted(self.graph.edges(path)))))
+
+    def _is_of_library(self, path: str) -> bool:
+        """Return whether a module is in a package that is installed."""
+        folder = folder_of(path)
+        return self.graph.is_installed and self.graph.outline(f"{folder}{_INIT}") is not None
+
+    def _looks_up(self, user: str, path: str) -> bool:
+        """Return whether a module may take names of another that it does not spell."""
+        bound = {
+            name
+            for name, entries in self.graph.imported(user).items()
+            if any(self.graph.target(user, entry) == Symbol(path, "") for entry in entries)
+        }
+        outline = self.graph.outline(user) or Outline()
+        stars = user == path or bool(outline.stars)
+        return any(
+            (stars and not each.lookups.isdisjoint(_OWN))
+            or (not each.lookups.isdisjoint(_OTHERS) and not bound.isdisjoint(each.uses))
+            for each in outline.definitions
+        )
+
+    def _is_executed(self, path: str) -> bool:
+        """Return whether a start of the project imports a module, or it is one."""
+        found = self._runs.get(path)
+        if found is None:
+            seen = {path}
+            edge = [path]
+            found = False
+            while edge and not found:
+                at = edge.pop()
+                found = self._runs.get(at, False) or self._is_started(at)
+                following = [each for each in self.graph.importers(at) if each not in seen]
+                seen.update(following)
+                edge += following
+            self._runs[path] = found
+        return found
+
+    def _is_started(self, path: str) -> bool:
+        """Return whether a module runs something when it is the main module."""
+        outline = self.graph.outline(path)
+        runs = is_main(path) or (outline is not None and outline.starts)
+        return self.graph.is_start(path) and runs
+
+    def _is_run(self, place: Place, seen: set[Place]) -> bool:
+        """Return whether code that runs uses a definition, directly or through others."""
+        if place in seen:
+            return False
+        seen.add(place)
+        definition = self.graph.definition(place)
+        if definition.kind not in _DEFINED:
+            return self._is_executed(place.path)
+        if definition.decorated:
+            return True
+        return any(
+            self._is_handed_on(symbol)
+            or any(self._is_run(user, seen) for user in self._users(symbol))
+            for symbol in (Symbol(place.path, name) for name in definition.binds)
+        )
+
+    def _is_handed_on(self, symbol: Symbol) -> bool:
+        """Return whether a symbol is one of those that a module or a package offers to others."""
+        exports = (self.graph.outline(symbol.path) or Outline()).exports or ()
+        return symbol.name in exports or self.graph.is_reexported(symbol)
+
+    def _users(self, symbol: Symbol) -> Iterator[Place]:
+        yield from self.graph.users(symbol)
+        outline = self.graph.outline(symbol.path) or Outline()
+        for number, each in enumerate(outline.definitions):
+            if symbol.name in each.uses and symbol.name not in each.binds:
+                yield Place(symbol.path, number)

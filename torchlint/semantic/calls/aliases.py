@@ -1,0 +1,187 @@
+"""Aliases: other names and places that hold functions in view, through which they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.scope.memo import Memo
+from torchlint.semantic.scope.names import Names
+from torchlint.semantic.scope.scopes import Binding, How, Scopes
+from torchlint.semantic.syntax.methods import last_word, receiver_of
+from torchlint.semantic.syntax.tree import Tree
+
+_GENERAL: Final = ("forward", "__call__", "__init__")
+Held = tuple[cst.FunctionDef, ...]
+
+
+class Aliases:
+    """Follows functions through names, choices, dictionaries, partial objects and parameters."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        scopes: Scopes,
+        names: Names,
+        definition: Callable[[cst.CSTNode], cst.CSTNode | None],
+        attribute: Callable[[cst.Attribute], tuple[Binding, ...]],
+        given: Callable[[cst.Param], list[cst.BaseExpression]],
+        attributes: Callable[[str], Sequence[cst.Attribute]],
+    ) -> None:
+        self.tree = tree
+        self.scopes = scopes
+        self.names = names
+        self.definition = definition
+        self.attribute = attribute
+        self.given = given
+        self.attributes = attributes
+        self.held = Memo[cst.CSTNode, Held]((), names.trail, self._held).answer
+        """Return the functions in view that calling a value may run."""
+
+    def calls(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
+        """Yield the calls that may run a function under another name, in no order."""
+        for word in self._words(function.name.value):
+            for mention in (*self.tree.spelled(word), *self.attributes(word)):
+                call = self._called(mention)
+                if call is not None and function in self.held(call.func):
+                    yield call
+
+    def named_like(self, method: cst.FunctionDef) -> list[cst.Call]:
+        """Return the calls, on objects of an unknown class, of what has a method's name."""
+        if self.scopes.class_of(method) is None or method.name.value in _GENERAL:
+            return []
+        mentions = self.attributes(method.name.value)
+        calls = [self.tree.parent(each) for each in mentions if not self.held(each)]
+        return [
+            call
+            for call in calls
+            if isinstance(call, cst.Call)
+            and last_word(call.func) == method.name.value
+            and self.names.name(call.func) is None
+        ]
+
+    def _called(self, mention: cst.CSTNode) -> cst.Call | None:
+        """Return the call of a name, or of an entry of a dictionary with that name."""
+        called, holder = mention, self.tree.parent(mention)
+        if isinstance(holder, cst.Subscript) and holder.value is mention:
+            called, holder = holder, self.tree.parent(holder)
+        return holder if isinstance(holder, cst.Call) and holder.func is called else None
+
+    # -- values -------------------------------------------------------------------
+
+    def _held(self, node: cst.CSTNode) -> Held:
+        found: dict[cst.FunctionDef, None] = {}
+        for each in self._sources(node):
+            named = self.definition(each)
+            if isinstance(named, cst.FunctionDef):
+                found[named] = None
+            elif each is not node:
+                found.update(dict.fromkeys(self.held(each)))
+        return tuple(found)
+
+    def _sources(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield a value itself and the expressions that it may be one of."""
+        yield node
+        if isinstance(node, cst.IfExp):
+            yield from (node.body, node.orelse)
+        elif isinstance(node, cst.BooleanOperation):
+            yield from (node.left, node.right)
+        elif isinstance(node, cst.Subscript):
+            yield from self._entries(node.value)
+        elif isinstance(node, cst.Call):
+            table = receiver_of(node, "get")
+            if table is not None:
+                yield from self._entries(table)
+            elif node.args and self.names.name(node.func) == "functools.partial":
+                yield node.args[0].value
+        elif isinstance(node, (cst.Name, cst.Attribute)):
+            for binding in self._bindings(node):
+                if binding.how is How.ASSIGN and binding.value is not None:
+                    yield binding.value
+                elif binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
+                    yield from self.given(binding.node)
+
+    def _bindings(self, node: cst.Name | cst.Attribute) -> tuple[Binding, ...]:
+        if last_word(node) not in self._targets:
+            return ()
+        return self.scopes.reaching(node) if isinstance(node, cst.Name) else self.attribute(node)
+
+    def _entries(self, table: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+        """Yield the values of a literal dictionary, or of one that a name holds."""
+        held: list[cst.BaseExpression | None] = [table]
+        if isinstance(table, (cst.Name, cst.Attribute)):
+            held = [each.value for each in self._bindings(table) if each.how is How.ASSIGN]
+        for value in held:
+            if isinstance(value, cst.Dict):
+                yield from (each.value for each in value.elements)
+
+    # -- words --------------------------------------------------------------------
+
+    def _words(self, word: str) -> list[str]:
+        """Return the words that may hold what a word holds, itself left out."""
+        found = [word]
+        for each in found:
+            found += [to for to in self._flows.get(each, ()) if to not in found]
+        return found[1:]
+
+    @cached_property
+    def _targets(self) -> frozenset[str]:
+        """The words that something is assigned or passed to, which may be functions in view."""
+        names = {function.name.value for function in self.tree.all(cst.FunctionDef)}
+        return frozenset(to for name in names for to in self._words(name))
+
+    @cached_property
+    def _flows(self) -> dict[str, dict[str, None]]:
+        """The words that values with a word are assigned or passed to."""
+        found: dict[str, dict[str, None]] = {}
+        for binding in self.scopes.bindings():
+            if binding.how is How.ASSIGN and binding.value is not None:
+                target = binding.name.rpartition(".")[2]
+                for word in self._written(binding.value):
+                    found.setdefault(word, {})[target] = None
+        for call in self.tree.all(cst.Call):
+            for place, arg in enumerate(call.args):
+                for word in self._written(arg.value):
+                    taken = found.setdefault(word, {})
+                    taken.update(dict.fromkeys(self._takers(call, place, arg)))
+        return found
+
+    def _takers(self, call: cst.Call, place: int, arg: cst.Arg) -> Iterator[str]:
+        """Yield the names that parameters may have to which a call passes an argument."""
+        if arg.keyword is not None:
+            yield arg.keyword.value
+            return
+        for parameters in self._parameters.get(last_word(call.func), ()):
+            yield from parameters[place : place + 2]
+
+    @cached_property
+    def _parameters(self) -> dict[str, list[list[str]]]:
+        """The parameters of the functions and classes in view, by the word that calls them."""
+        found: dict[str, list[list[str]]] = {}
+        for function in self.tree.all(cst.FunctionDef):
+            word, owner = function.name.value, self.scopes.scope(function).node
+            if word == "__init__" and isinstance(owner, cst.ClassDef):
+                word = owner.name.value
+            parameters = (*function.params.posonly_params, *function.params.params)
+            found.setdefault(word, []).append([each.name.value for each in parameters])
+        return found
+
+    def _written(self, value: cst.CSTNode) -> Iterator[str]:
+        """Yield the words of the values that an expression chooses from."""
+        if isinstance(value, (cst.Name, cst.Attribute)):
+            yield last_word(value)
+        elif isinstance(value, cst.IfExp):
+            yield from (*self._written(value.body), *self._written(value.orelse))
+        elif isinstance(value, cst.BooleanOperation):
+            yield from (*self._written(value.left), *self._written(value.right))
+        elif isinstance(value, cst.Dict):
+            yield from (word for each in value.elements for word in self._written(each.value))
+        elif isinstance(value, cst.Subscript):
+            yield from self._written(value.value)
+        elif isinstance(value, cst.Call) and value.args and last_word(value.func) == "partial":
+            yield from self._written(value.args[0].value)
+        elif (table := receiver_of(value, "get")) is not None:
+            yield from self._written(table)
