@@ -258,3 +258,12 @@ def _generated(chance: random.Random) -> Layout:
                 names[f"{package}.{module}_m.{function}"] = f"{function}_m.{function}"
     files["main.py"] = "\n".join([*lines, *names.values()]) + "\n"
     return Layout("main.py", files, names)
+
+
+def test_a_clone_of_a_package_may_have_another_name() -> None:
+    paths = ["__init__.py", "data/sets.py", "train.py", "models.py"]
+    imports = Imports(paths, name="clone")
+    assert imports.module("train.py", 0, "pkg.data.sets") == Module("data/sets.py", False)
+    for name in ("pkg", "pkg.other", "os.data.sets", "models.data.sets"):
+        assert imports.module("train.py", 0, name) is None
+    assert Imports(paths[1:], name="clone").module("train.py", 0, "pkg.data.sets") is None

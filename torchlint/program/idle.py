@@ -62,6 +62,8 @@ class Idle:
             return True
         if any(self._looks_up(user, path) for user in (path, *self.graph.importers(path))):
             return True
+        if self.graph.importers(path) and not self._is_executed(path):
+            return True
         return not any(map(self._is_executed, (path, *sorted(self.graph.edges(path)))))
 
     def _is_of_library(self, path: str) -> bool:

@@ -33,7 +33,8 @@ class Imports:
     """The modules of a project by their names; paths are relative to its root.
 
     `sources` are folders in which absolute imports are looked up last. `name` is that of the root,
-    which is a package itself where it has an `__init__.py`.
+    which is a package itself where it has an `__init__.py`: under another name, too, if nothing
+    else in the project has that name, for a clone may have any.
     """
 
     def __init__(self, paths: Iterable[str], sources: tuple[str, ...] = (), name: str = "") -> None:
@@ -82,10 +83,17 @@ class Imports:
             else:
                 yield Module(path, is_sure)
         yield from namespaces
-        if head == self._name and _INIT in self._files:
-            path = self._below("", name.removeprefix(f"{head}.")) if name != head else _INIT
-            if path is not None:
-                yield Module(path)
+        if _INIT in self._files:
+            yield from self._in_root(head, name.removeprefix(head).removeprefix("."))
+
+    def _in_root(self, head: str, inside: str) -> Iterator[Module]:
+        """Yield the module inside the root that a name means, if the root is package `head`."""
+        is_named = head == self._name
+        if not is_named and (head in sys.stdlib_module_names or self._below("", head)):
+            return
+        path = self._below("", inside) if inside else _INIT if is_named else None
+        if path is not None:
+            yield Module(path, is_named)
 
     def _bases(self, folder: str) -> Iterator[tuple[str, bool]]:
         """Yield the folders in which a name is looked up, and whether they are no package."""
