@@ -192,6 +192,21 @@ def test_a_class_that_uses_the_file_takes_little_room_unless_it_has_steps(tmp_pa
     assert linked(found["lib.py"]) == {"main.py": [1, 2], "task.py": [1, 2]}
 
 
+def test_a_class_comes_with_its_bases_and_heirs_even_if_they_are_long(tmp_path: Path) -> None:
+    body = "        self.net.eval()\n" * 440
+    heir = "from base import Base\nclass Heir(Base):\n    def step(self):\n        x.item()\n"
+    others = "".join(f"def f{number}(x):\n    x.backward()\n{body}" for number in range(2))
+    files = {
+        "base.py": f"class Base:\n    def run(self):\n{body}",
+        "heir.py": f"{heir}{body}",
+        "main.py": "import heir\nheir.Heir(DataLoader)\n",
+        "use.py": f"from heir import Heir\n{others}Heir\n",
+    }
+    found = views(tmp_path, files)
+    assert linked(found["heir.py"]) == {"base.py": [1], "main.py": [1, 2]}
+    assert linked(found["base.py"])["heir.py"] == [1, 2]
+
+
 def test_docstrings_and_comments_are_left_blank(tmp_path: Path) -> None:
     lib = (
         'def step(x):\n    """Step.\n\n    Back.\n    """\n    # back\n    x.backward()  # now\n\n'

@@ -54,7 +54,7 @@ class Idle:
     def _may_be_used_unseen(self, path: str) -> bool:
         """Return whether users of a library, or code that looks names up, may reach a module.
 
-        So may whoever calls a module that has to do with no program of the project.
+        So may the caller of a module that has to do with no program of the project.
         """
         if is_test(path) or path in self.graph.scripts or self._is_of_library(path):
             return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import chain, pairwise
@@ -21,6 +22,8 @@ MOST_CHARACTERS: Final = 16_000
 
 _MOST_OF_USERS: Final = 4_000
 """The characters of one excerpt that uses those of the file, if a class or without tensors."""
+_MOST_OF_HEIRS: Final = 12_000
+"""The characters of a class that derives from one of the file."""
 _SHORT: Final = 600
 """A definition of so few characters is linked early, whatever it does."""
 _MOST_USERS: Final = 12
@@ -35,6 +38,8 @@ _STEPS_UP: Final = 2
 _STEPS_DOWN: Final = 3
 """How many steps down to what is called, in the last one only to classes: parts of blocks."""
 
+_HEAD: Final = re.compile(r"^class\s+\w+\s*\((?P<bases>[^)]*)\)", re.MULTILINE)
+_WORD: Final = re.compile(r"\w+")
 _UNIT_TESTS: Final = ("test_", "Test")
 _RUNNERS: Final = ("pytest", "unittest")
 
@@ -55,8 +60,9 @@ def select(graph: Graph, path: str, lines: Lines) -> View:
     own = graph.outline(path)
     if own is None:
         return ALONE
-    selection = _Selection(graph, path, own)
+    selection = _Selection(graph, path, own, lines)
     if not _holds_tests(path, own):
+        selection.add_bases()
         selection.add_callers()
         selection.add_settings()
         selection.add_callees()
@@ -82,8 +88,9 @@ def _holds_tests(path: str, own: Outline) -> bool:
 class _Selection:
     """The definitions taken so far, and how many characters there is room for."""
 
-    def __init__(self, graph: Graph, path: str, own: Outline) -> None:
+    def __init__(self, graph: Graph, path: str, own: Outline, lines: Lines) -> None:
         self.graph = graph
+        self.lines = lines
         self.path = path
         self.own = own
         self.taken: dict[Place, Definition] = {}
@@ -102,6 +109,29 @@ class _Selection:
             for each in (*self.own.definitions, *self.taken.values())
         )
 
+    def add_bases(self) -> None:
+        """Take the classes from which those of the file derive, and those from which these do.
+
+        They have room of their own, as both are one thing.
+        """
+        room = self._room
+        edge = [Place(self.path, number) for number in range(len(self.own.definitions))]
+        for _ in range(_STEPS_UP):
+            symbols = (symbol for place in edge for symbol in self._bases(place))
+            places = (each for symbol in symbols for each in self.graph.definitions(symbol))
+            classes = filter(self._is_class, dict.fromkeys(places))
+            edge = [each for each in classes if self._take(each)]
+        self._room = room
+
+    def _bases(self, place: Place) -> list[Symbol]:
+        """Return the symbols of the project that a class names as its bases."""
+        definition = self.graph.definition(place)
+        if definition.kind is not Kind.CLASS:
+            return []
+        head = _HEAD.search(self.lines(place.path, definition.first, definition.last))
+        words = _WORD.findall(head["bases"]) if head is not None else ()
+        return [each for each in self.graph.links(place).symbols() if each.name in words]
+
     def add_callers(self) -> None:
         """Take the definitions that use those of the file, and those that use these.
 
@@ -118,7 +148,15 @@ class _Selection:
             for last in _Rank:
                 for place in chain.from_iterable(steps):
                     if self._rank(place) <= last:
-                        self._take(place, _most(self._rank(place), self.graph.definition(place)))
+                        self._take(place, self._most(place))
+
+    def _most(self, place: Place) -> int:
+        """Return the characters that a definition may have which uses those of the file."""
+        rank, is_class = self._rank(place), self._is_class(place)
+        if rank is _Rank.TRAINS or (rank is _Rank.HANDLES and not is_class):
+            return MOST_CHARACTERS
+        derived = is_class and any(each.path == self.path for each in self._bases(place))
+        return _MOST_OF_HEIRS if derived else _MOST_OF_USERS
 
     def _users_of(self, edge: list[Symbol], seen: set[Symbol]) -> Iterator[list[Place]]:
         """Yield the definitions that use some symbols, and then those that use these."""
@@ -336,13 +374,6 @@ class _View:
 
     def _is_outside(self, place: Place) -> bool:
         return place.path != self.path and place not in self.taken
-
-
-def _most(rank: _Rank, definition: Definition) -> int:
-    """Return the characters that a definition may have which uses those of the file."""
-    if rank is _Rank.TRAINS or (rank is _Rank.HANDLES and definition.kind is not Kind.CLASS):
-        return MOST_CHARACTERS
-    return _MOST_OF_USERS
 
 
 def _lateness(definition: Definition) -> int:

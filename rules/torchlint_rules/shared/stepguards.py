@@ -108,11 +108,15 @@ def _asked(script: Script, test: cst.BaseExpression) -> tuple[cst.Call, cst.Base
 
 
 def _tested(script: Script, holder: cst.If | cst.Assert) -> tuple[cst.BaseExpression, None] | None:
-    """Return the tensor that decides whether an error is raised."""
+    """Return the tensor, or the number read of one, that decides whether an error is raised."""
     if isinstance(holder, cst.If) and not _raises(holder):
         return None
-    tested = next(tested_tensors(script, holder), None)
-    return None if tested is None else (tested, None)
+    for tested in tested_tensors(script, holder):
+        return tested, None
+    for read in script.readings.within(holder.test):
+        if not script.values.placement.on_host(read.tensor):
+            return read.node, None
+    return None
 
 
 def _raises(holder: cst.If) -> bool:

@@ -48,7 +48,7 @@ class Functions:
         self.instance_of = self._instances.answer
         """Return the class of this file that an expression is known to be an instance of."""
         self._holding = Instances(tree, scopes, names)
-        self._overriding = Overriding(tree, self.lineage, self.method)
+        self._overriding = Overriding(tree, scopes, self.lineage, self.method, self.instance_of)
         self._passing = Passing(tree, scopes, names, self.callers, self.definition, self.mentions)
         self.owner_of_self = self._passing.owner_of_self
         """Return the class of a `self` parameter, None for any other parameter."""
@@ -372,6 +372,10 @@ class Functions:
                 yield run
         if isinstance(owner, cst.ClassDef) and name != "__init__":
             yield from self._calls_of_base(function, owner)
+            for mention in self.mentions(name):
+                call = self.tree.parent(mention)
+                if isinstance(call, cst.Call) and function in self._overriding.chosen(call):
+                    yield call
 
     def _calls_of_base(self, function: cst.FunctionDef, owner: cst.ClassDef) -> Iterator[cst.Call]:
         """Yield the calls of an overridden method on what may be an instance of its override."""
@@ -539,10 +543,13 @@ class Functions:
         return self.method(owner, "forward") or self.method(owner, "__call__")
 
     def callees(self, call: cst.Call) -> tuple[cst.FunctionDef, ...]:
-        """Return the functions that a call may run: several if only subclasses define a method."""
+        """Return the functions that a call may run: several if only subclasses define a method.
+
+        Or if a name holds an object of one class or another.
+        """
         found = self.callee(call)
         if found is None:
-            return self._aliases.held(call.func)
+            return self._aliases.held(call.func) or self._overriding.chosen(call)
         if type(call.func) is not cst.Attribute:
             return (found,)
         owner = self.scopes.scope(found).node

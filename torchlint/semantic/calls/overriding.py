@@ -1,4 +1,4 @@
-"""Overriding: which methods of subclasses a call on an instance of a base class may run."""
+"""Overriding: which methods of several classes a call on one object may run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.scope.scopes import How, Scopes
 from torchlint.semantic.syntax.tree import Tree
 
 _ABSTRACT: Final = "abstractmethod"
+_SEVERAL: Final = 2
 
 
 class Overriding:
@@ -19,12 +21,16 @@ class Overriding:
     def __init__(
         self,
         tree: Tree,
+        scopes: Scopes,
         lineage: Callable[[cst.ClassDef], list[cst.ClassDef]],
         method: Callable[[cst.ClassDef, str], cst.FunctionDef | None],
+        instance_of: Callable[[cst.CSTNode], cst.ClassDef | None],
     ) -> None:
         self.tree = tree
+        self.scopes = scopes
         self.lineage = lineage
         self.method = method
+        self.instance_of = instance_of
 
     @cached_property
     def _subclasses(self) -> dict[cst.ClassDef, list[cst.ClassDef]]:
@@ -62,6 +68,26 @@ class Overriding:
             and not _is_abstract(override)
         ]
         return tuple(dict.fromkeys(found)) or (method,)
+
+    def chosen(self, call: cst.Call) -> tuple[cst.FunctionDef, ...]:
+        """Return the methods that a call may run of classes that only the program tells.
+
+        A name holds an object of one of several, or a class leaves a method to its subclasses.
+        """
+        func = call.func
+        if type(func) is not cst.Attribute or type(func.value) is not cst.Name:
+            return ()
+        one = self.instance_of(func.value)
+        owners = [*self._subclasses.get(one, ())] if one is not None else []
+        if one is None:
+            bindings = self.scopes.reaching(func.value)
+            values = [each.value if each.how is How.ASSIGN else None for each in bindings]
+            known = [None if each is None else self.instance_of(each) for each in values]
+            owners = [each for each in known if each is not None]
+            if len(owners) < max(len(known), _SEVERAL):
+                return ()
+        methods = [self.method(each, func.attr.value) for each in owners]
+        return tuple(each for each in dict.fromkeys(methods) if each is not None)
 
 
 def _is_abstract(function: cst.FunctionDef) -> bool:

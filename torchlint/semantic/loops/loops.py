@@ -19,6 +19,7 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of, word_of
+from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
@@ -196,8 +197,9 @@ class Loops(ValueAnalysis):
     def _role(self, node: LoopNode, loader: cst.BaseExpression | None) -> Role:
         if self.trains(node, direct=True) and not self._finishes(node):
             return Role.TRAIN_BATCH
-        if loader is not None and self._any_steps and self._updates(node.body, node, set(), CALLED):
-            return Role.TRAIN_BATCH
+        if loader is not None and self._any_steps and not self._only_evaluates(node):
+            if self._updates(node.body, node, set(), CALLED):
+                return Role.TRAIN_BATCH
         if self.trains(node, direct=False):
             # The backward pass is in an inner loop, or in a function with a loop of its own.
             return Role.OTHER if _names_phases(node) else Role.EPOCH
@@ -235,8 +237,18 @@ class Loops(ValueAnalysis):
         found = self._trains.get(key)
         if found is None:
             self._trains[key] = False
-            found = self._trains[key] = self._region_trains(node.body, node, direct, set(), CALLED)
+            found = self._region_trains(node.body, node, direct, set(), CALLED)
+            found = self._trains[key] = found and not self._only_evaluates(node)
         return found
+
+    def _only_evaluates(self, node: LoopNode) -> bool:
+        """Return whether a loop without gradients calls what trains elsewhere.
+
+        Such a function asks whether it trains.
+        """
+        return self.gradients.grad(node) is Grad.OFF and not any(
+            map(self.is_step, self.functions.own(node.body, cst.Call))
+        )
 
     def makes_step(self, guard: cst.If) -> bool:
         """Return whether the body of an `if` calls a function that makes one training step."""

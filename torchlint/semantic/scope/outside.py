@@ -50,7 +50,7 @@ class Outside:
         return [line for group in self.groups for line in group.without(names)[0]]
 
     def is_run_apart(self, function: cst.FunctionDef) -> bool:
-        """Return whether calls hand a function things of their own, and nobody uses its results."""
+        """Return whether calls hand a function things of their own and leave its results."""
         word = function.name.value
         for group in self.groups:
             if word in group.count:

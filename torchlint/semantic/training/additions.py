@@ -191,6 +191,19 @@ class Additions(ValueAnalysis):
             return False
         return f"{self.tree.code(node.func.value)}[{self.tree.code(node.args[0].value)}]" == entry
 
+    def holds_entry(self, node: cst.Attribute) -> bool:
+        """Return whether a use of a container sets an entry, or asks if there is one."""
+        holder = self.tree.parent(node)
+        if isinstance(holder, cst.Subscript):
+            return isinstance(self.tree.parent(holder), (cst.AssignTarget, cst.AugAssign))
+        if isinstance(holder, cst.Attribute) and holder.attr.value == "get":
+            line = self.tree.parent(self.tree.parent(holder) or holder)
+            filled = container(line.targets[0].target) if isinstance(line, cst.Assign) else None
+            return filled is not None and dotted(filled) == dotted(node)
+        return isinstance(holder, cst.ComparisonTarget) and isinstance(
+            holder.operator, (cst.In, cst.NotIn)
+        )
+
     def _is_list(self, target: cst.Name) -> bool:
         return any(isinstance(b.value, cst.List) for b in self.scopes.reaching(target))
 

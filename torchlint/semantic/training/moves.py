@@ -12,6 +12,7 @@ from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.syntax.methods import last_word
+from torchlint.semantic.values.devices import template
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
@@ -268,6 +269,9 @@ class Moves(ValueAnalysis):
         if isinstance(value, cst.Integer):
             return {"cuda"}
         if isinstance(value, cst.Call):
+            text = template(value)
+            if text is not None:
+                return self._word(text, depth)
             name = self.names.name(value.func)
             if name == "torch.device" and value.args and depth:
                 return self._words(value.args[0].value, depth - 1) or {"?"}

@@ -553,26 +553,13 @@ class Waits(ValueAnalysis):
             ):
                 yield name
 
-    def _holds_entry(self, node: cst.Attribute) -> bool:
-        """Return whether a use of a container sets an entry, or asks if there is one."""
-        holder = self.tree.parent(node)
-        if isinstance(holder, cst.Subscript):
-            return isinstance(self.tree.parent(holder), (cst.AssignTarget, cst.AugAssign))
-        if isinstance(holder, cst.Attribute) and holder.attr.value == "get":
-            line = self.tree.parent(self.tree.parent(holder) or holder)
-            filled = container(line.targets[0].target) if isinstance(line, cst.Assign) else None
-            return filled is not None and dotted(filled) == dotted(node)
-        return isinstance(holder, cst.ComparisonTarget) and isinstance(
-            holder.operator, (cst.In, cst.NotIn)
-        )
-
     def _is_never_read(self, target: cst.BaseExpression, region: cst.FunctionDef) -> bool:
         """Return whether the function does not read an attribute that it adds to."""
         path = dotted(target)
         return bool(path) and all(
             dotted(each) != path
             or not self.scopes.reads(each)
-            or self._holds_entry(each)
+            or self.accumulators.additions.holds_entry(each)
             or any(map(self.accumulators.additions.parts, self.tree.ancestors(each)))
             for each in self.tree.within(region.body, cst.Attribute)
         )

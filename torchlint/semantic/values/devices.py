@@ -13,7 +13,7 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import last_word
+from torchlint.semantic.syntax.methods import last_word, receiver_of
 from torchlint.semantic.values.kind import Kind, conventional
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
@@ -137,7 +137,12 @@ class Devices(Analysis):
         if isinstance(node, cst.Call):
             if self.names.name(node.func) == "torch.device" and node.args:
                 return self._may_be_accelerator(node.args[0].value)
+            filled = template(node)
+            if filled is not None:
+                return self._may_be_accelerator(filled)
             return self.kinds.kind(node) is Kind.DEVICE
+        if isinstance(node, cst.BinaryOperation):
+            return self._may_be_accelerator(node.left)
         if isinstance(node, (cst.Name, cst.Attribute)):
             return self._named_device(node)
         return isinstance(node, cst.Subscript) and self._entry(node)
@@ -273,6 +278,12 @@ class Devices(Analysis):
             if not isinstance(self.tree.parent(node), cst.Attribute)
         )
         return frozenset(name for name in named if name and name.startswith(_ROOTS))
+
+
+def template(call: cst.Call) -> cst.SimpleString | None:
+    """Return the text into which a call puts values: `"cuda:{}".format(index)`."""
+    text = receiver_of(call, "format")
+    return text if isinstance(text, cst.SimpleString) else None
 
 
 def _holds_devices(node: cst.BaseExpression) -> bool:
