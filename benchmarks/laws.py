@@ -2,7 +2,7 @@
 
     python benchmarks/laws.py append                    # all fixtures, with all donors: minutes
     python benchmarks/laws.py append --donors hand      # with the hand-made donors alone
-    python benchmarks/laws.py append --program some/repository  # each file with its program
+    python benchmarks/laws.py append some/repository --program  # each file with its program
     python benchmarks/laws.py cut some/scripts          # other files
     python benchmarks/laws.py rename order wrap
 
