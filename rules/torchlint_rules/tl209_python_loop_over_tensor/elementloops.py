@@ -42,11 +42,7 @@ def element_tests(
                 continue
             if isinstance(side, cst.Subscript) and not _is_range(script, loop):
                 continue
-            if (
-                not script.values.placement.on_host(tensor)
-                and script.loops.each_step(test)
-                and _counts(branch)
-            ):
+            if not script.values.placement.on_host(tensor) and script.loops.each_step(test):
                 said.add(id(loop))
                 yield loop, test, tensor
 
@@ -103,45 +99,58 @@ def _is_range(script: Script, loop: cst.For) -> bool:
     return isinstance(loop.iter, cst.Call) and script.name(loop.iter.func) == "builtins.range"
 
 
-def _counts(branch: cst.If) -> bool:
-    """Return whether a branch only adds to numbers, or appends to lists."""
-    lines = branch.body.body
-    small = [
-        one for line in lines if isinstance(line, cst.SimpleStatementLine) for one in line.body
-    ]
-    return (
-        bool(small)
-        and len(small) == len(lines)
-        and all(
-            isinstance(one, cst.AugAssign) and isinstance(one.operator, cst.AddAssign)
-            for one in small
-        )
-    )
-
-
-def element_reads(script: Script) -> Iterator[tuple[cst.For, cst.Call, cst.BaseExpression]]:
-    """Yield the loops in every step that sync for elements of a tensor, with a call that syncs.
+def element_reads(
+    script: Script,
+) -> Iterator[tuple[cst.For, cst.BaseExpression, cst.BaseExpression]]:
+    """Yield the loops in every step that sync for elements of a tensor, with what syncs.
 
     The tensor comes last. Elements that are only summed belong to another rule.
     """
     said: set[int] = set()
-    added: list[cst.CSTNode] | None = None
-    for site in script.calls.of_methods("item"):
-        call = site.node
-        if call.args:
-            continue
-        found = _element_of(script, site.receiver)
+    added: list[cst.BaseExpression] | None = None
+    for node, element in _waits_for_elements(script):
+        found = _element_of(script, element)
         if found is None or id(found[0]) in said:
             continue
         loop, tensor = found
-        if not _may_wait(script, tensor) or not script.loops.each_step(call):
+        if not _may_wait(script, tensor) or not script.loops.each_step(node):
             continue
         if added is None:
             roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
-            added = [each.node for role in roles for each in script.readings.accumulations(role)]
-        if not any(script.tree.inside(call, each) for each in added):
+            places = [each for role in roles for each in script.readings.accumulations(role)]
+            added = [value for each in places for value in each.values]
+        summed = isinstance(node, cst.Call) and any(
+            script.tree.inside(node, each) for each in added
+        )
+        if not summed:
             said.add(id(loop))
-            yield loop, call, tensor
+            yield loop, node, tensor
+
+
+def _waits_for_elements(
+    script: Script,
+) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """Yield what reads a number that may be an element of a tensor, with the element."""
+    for site in script.calls.of_methods("item"):
+        if not site.node.args:
+            yield site.node, site.receiver
+    for site in script.calls.of("builtins.int", "builtins.float"):
+        if len(site.node.args) == 1:
+            yield site.node, site.node.args[0].value
+    for item in script.tree.all(cst.Subscript):
+        counts = isinstance(script.tree.parent(item), cst.AugAssign)
+        for part in item.slice:
+            for index in _scalars(part.slice, counts):
+                while isinstance(index, cst.Call) and receiver_of(index) and not index.args:
+                    index = cst.ensure_type(index.func, cst.Attribute).value
+                yield item, index
+
+
+def _scalars(index: cst.BaseSlice, counts: bool) -> tuple[cst.BaseExpression, ...]:
+    """Return what has to be one number in an index: a bound, or the place where a loop counts."""
+    if isinstance(index, cst.Slice):
+        return tuple(each for each in (index.lower, index.upper) if each is not None)
+    return (cst.ensure_type(index, cst.Index).value,) if counts else ()
 
 
 def _element_of(

@@ -20,7 +20,7 @@ _TENSORS_ONLY: Final = frozenset(
         "sigmoid square clamp masked_fill masked_select index_select gather"
     ).split()
 )
-_OPERATORS: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.Power)
+ARITHMETIC: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.Power)
 
 
 class Walk(NamedTuple):
@@ -134,7 +134,7 @@ def elementwise(script: Script, found: Walk, node: cst.BaseExpression) -> str | 
 def _parts(script: Script, node: cst.BaseExpression) -> list[cst.BaseExpression]:
     """Return the operands of an element-wise operation, empty for any other."""
     if isinstance(node, cst.BinaryOperation):
-        return [node.left, node.right] if isinstance(node.operator, _OPERATORS) else []
+        return [node.left, node.right] if isinstance(node.operator, ARITHMETIC) else []
     if isinstance(node, cst.UnaryOperation):
         return [node.expression] if isinstance(node.operator, cst.Minus) else []
     if not isinstance(node, cst.Call) or any(arg.star or arg.keyword for arg in node.args):

@@ -7,13 +7,14 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import TENSORS, Script
-from torchlint_rules.tl209_python_loop_over_tensor.elements import is_surely_tensor
+from torchlint.api import TENSORS, Frequency, Script
+from torchlint_rules.tl209_python_loop_over_tensor.elements import ARITHMETIC, is_surely_tensor
 
 _JOINING: Final = ("torch.stack", "torch.cat")
 _WALKING: Final = ("builtins.range", "builtins.enumerate", "builtins.zip")
 _FEW: Final = 3
 _TRUTHS: Final = ("True", "False")
+_FUNCTIONS: Final = tuple(f"torch.{word}" for word in "add sub mul div true_divide".split())
 
 
 class Rows(NamedTuple):
@@ -112,20 +113,42 @@ def _is_short(script: Script, drawn: cst.BaseExpression) -> bool:
 
 
 def filled_by_row(script: Script, loop: cst.For, line: cst.BaseSmallStatement) -> str | None:
-    """Return the tensor of which a loop's only line sets one row to numbers or to another row."""
-    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+    """Return the tensor of which a loop's only line sets or changes one row, by numbers or rows."""
+    if isinstance(line, cst.Assign) and len(line.targets) == 1:
+        target, value = line.targets[0].target, line.value
+    elif isinstance(line, cst.AugAssign):
+        target, value = line.target, line.value
+    else:
         return None
-    target, value = line.targets[0].target, line.value
     if not isinstance(target, cst.Subscript) or not _is_tensor(script, target):
         return None
     names = {name.value for name in script.tree.within(loop.target, cst.Name)}
     if not _uses(script, target.slice[0], names) or _is_short(script, loop.iter):
         return None
+    values = _operands(script, value)
+    if not all(_is_number(each) or _is_row(script, each) for each in values):
+        return None
+    filled, itself = script.code(target.value), script.code(target)
+    others = [each for each in values if script.code(each) != itself]
+    names = {name.value for each in others for name in script.tree.within(each, cst.Name)}
+    if filled in names:
+        return None
+    return filled if others and script.loops.frequency(loop) is not Frequency.RARE else None
+
+
+def _operands(script: Script, value: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Return the operands of a product, a quotient, a sum or a difference, else the value alone."""
+    if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, ARITHMETIC):
+        return [value.left, value.right]
+    if isinstance(value, cst.Call) and script.name(value.func) in _FUNCTIONS:
+        return [arg.value for arg in value.args]
+    return [value]
+
+
+def _is_number(value: cst.BaseExpression) -> bool:
     number = isinstance(value, (cst.Integer, cst.Float, cst.UnaryOperation))
-    number = number or (isinstance(value, cst.Name) and value.value in _TRUTHS)
-    if not number and not (isinstance(value, cst.Subscript) and _is_tensor(script, value)):
-        return None
-    filled = script.code(target.value)
-    if any(script.code(name) == filled for name in script.tree.within(value, cst.Name)):
-        return None
-    return filled if script.loops.each_step(loop) else None
+    return number or (isinstance(value, cst.Name) and value.value in _TRUTHS)
+
+
+def _is_row(script: Script, value: cst.BaseExpression) -> bool:
+    return isinstance(value, cst.Subscript) and _is_tensor(script, value)

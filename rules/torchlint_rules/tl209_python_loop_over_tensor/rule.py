@@ -49,6 +49,7 @@ class PythonLoopOverTensor(Rule):
             yield from self._of_builtin(script, call.node)
         recurrent = not _RECURRENT.isdisjoint(script.calls.called)
         filled: cst.For | None = None
+        said: set[int] = set()
         for loop in script.tree.all(cst.For):
             finding = self._of_line(script, loop)
             if finding is None and not (filled is not None and script.tree.inside(loop, filled)):
@@ -57,11 +58,12 @@ class PythonLoopOverTensor(Rule):
             if finding is None and recurrent:
                 finding = self._of_steps(script, loop)
             if finding is not None:
+                said.add(id(loop))
                 yield finding
         for comprehension in script.tree.all(cst.ListComp):
             yield from self._of_comprehension(script, comprehension)
         if script.program.devices.can_use_accelerator:
-            yield from self._of_reads(script)
+            yield from self._of_reads(script, said)
             yield from self._of_rows(script)
 
     # -- sums -----------------------------------------------------------------
@@ -134,8 +136,12 @@ class PythonLoopOverTensor(Rule):
 
     # -- elements ---------------------------------------------------------------
 
-    def _of_reads(self, script: Script) -> Iterator[Finding]:
+    def _of_reads(self, script: Script, said: set[int]) -> Iterator[Finding]:
+        """Yield the findings of the loops that read elements, but for those already told of."""
         for loop, call, tensor in element_reads(script):
+            if id(loop) in said:
+                continue
+            said.add(id(loop))
             named = script.code(tensor)
             message = (
                 f"`{script.code(call)}` waits for the device in every pass of this loop: work on "
@@ -145,10 +151,12 @@ class PythonLoopOverTensor(Rule):
             yield Finding(self.code, script.span(loop.iter), message, impact=impact)
 
         for loop, test, tensor in element_tests(script):
+            if id(loop) in said:
+                continue
             named = script.code(tensor)
             message = (
                 f"`{script.code(test)}` waits for the device in every pass of this loop: compare "
-                f"the whole of `{named}` and add up the result, once"
+                f"the whole of `{named}` once, or read it before with `{named}.tolist()`"
             )
             yield Finding(self.code, script.span(loop.iter), message)
 
