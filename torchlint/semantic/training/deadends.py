@@ -60,7 +60,9 @@ class DeadEnds(ValueAnalysis):
         return isinstance(line, cst.Try) and self._is_attempt_stuck(line, depth)
 
     def _is_block_stuck(self, block: cst.BaseSuite, depth: int) -> bool:
-        return isinstance(block, cst.IndentedBlock) and self._is_stuck(block.body, depth)
+        if isinstance(block, cst.IndentedBlock):
+            return self._is_stuck(block.body, depth)
+        return self._raises(block, depth)
 
     def _is_branch_stuck(self, line: cst.If, depth: int) -> bool:
         if not self._is_block_stuck(line.body, depth):
@@ -77,12 +79,7 @@ class DeadEnds(ValueAnalysis):
         if not self._is_block_stuck(line.body, depth):
             return False
         catching = [each for each in line.handlers if self._catches(each)]
-        return all(
-            isinstance(handler.body, cst.IndentedBlock)
-            and isinstance(last := handler.body.body[-1], cst.SimpleStatementLine)
-            and isinstance(last.body[-1], cst.Continue | cst.Raise)
-            for handler in catching
-        )
+        return all(map(_goes_on, catching))
 
     def _suppresses(self, line: cst.With) -> bool:
         calls = (each.item for each in line.items)
@@ -153,3 +150,11 @@ class DeadEnds(ValueAnalysis):
             if not self.functions.is_generator(function):
                 self._stuck[function] = self._is_block_stuck(function.body, depth - 1)
         return self._stuck[function]
+
+
+def _goes_on(handler: cst.ExceptHandler) -> bool:
+    """Return whether a handler ends in `continue` or `raise`."""
+    last: cst.CSTNode = handler.body
+    while isinstance(last, cst.IndentedBlock | cst.SimpleStatementLine | cst.SimpleStatementSuite):
+        last = last.body[-1]
+    return isinstance(last, cst.Continue | cst.Raise)
