@@ -124,16 +124,24 @@ class Frequencies(ValueAnalysis):
             block, cst.IndentedBlock
         ):
             return False
-        waits = any(method_of(call) == "synchronize" for call in self.tree.within(line, cst.Call))
-        if not waits:
+        if not any(map(self._waits, self.tree.within(line, cst.Call))):
             return False
         at = block.body.index(line)
-        beside = [*block.body[max(at - 1, 0) : at], *block.body[at + 1 : at + 2]]
+        beside = block.body[max(at - 1, 0) : at + 2]
         return any(
             (self.functions.names.name(call.func) or "") in _CLOCKS or (method_of(call) == "record")
             for other in beside
             for call in self.tree.within(other, cst.Call)
         )
+
+    def _waits(self, call: cst.Call) -> bool:
+        """Return whether a call synchronizes, or runs a function that does nothing else."""
+        if method_of(call) == "synchronize":
+            return True
+        callee = self.functions.callee(call)
+        done = [] if callee is None else [*self.tree.within(callee.body, cst.Expr)]
+        calls = [each.value for each in done if not isinstance(each.value, cst.SimpleString)]
+        return bool(calls) and all(method_of(each) == "synchronize" for each in calls)
 
     def _remembers(self, function: cst.FunctionDef) -> bool:
         """Return whether a decorator caches the result, so that the body runs once."""
