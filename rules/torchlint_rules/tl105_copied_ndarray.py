@@ -65,8 +65,9 @@ class CopiedNdarray(Rule):
 
 def _is_repeated(script: Script, node: cst.CSTNode) -> bool:
     """Return whether code runs for every item or step, also through functions of this file."""
+    frequency = script.loops.frequency(node)
     function = script.scopes.function(node)
-    if function is not None:
+    if function is not None and frequency is not Frequency.RARE:
         name = function.name.value
         if _dataset(script, node) is not None and name in ("__getitem__", "__getitems__"):
             return True
@@ -87,7 +88,7 @@ def _is_repeated(script: Script, node: cst.CSTNode) -> bool:
             script.answer(_is_repeated, call, False) for call in script.functions.callers(function)
         ):
             return True
-    return script.loops.frequency(node) is Frequency.EVERY_PASS
+    return frequency is Frequency.EVERY_PASS
 
 
 def _dataset(script: Script, node: cst.CSTNode) -> cst.ClassDef | None:
@@ -122,11 +123,25 @@ def _shared(script: Script, call: cst.Call, given: cst.Arg, array: Array) -> str
 
 def _is_copied_anyway(script: Script, site: CallSite, array: Array) -> bool:
     """Return whether a tensor of another type, or on a device, needs memory of its own."""
-    if site.given("device") is not None:
+    if site.given("device") is not None or _is_of_ids(script, site.node):
         return True
     given = site.given("dtype")
     name = (script.name(given.value) or "").rpartition(".")[2] if given is not None else ""
     return given is not None and (name or "?") != array.dtype
+
+
+def _is_of_ids(script: Script, call: cst.Call) -> bool:
+    """Return whether a tensor becomes whole numbers for a device: `torch.tensor(x).long().cuda()`.
+
+    Ids and labels are some kilobytes: beside their copy to the device a second one is nothing.
+    """
+    methods: list[str] = []
+    for outer in script.tree.ancestors(call):
+        if isinstance(outer, cst.Call):
+            methods.append(method_of(outer))
+        elif not isinstance(outer, cst.Attribute):
+            break
+    return "long" in methods and not {"to", "cuda"}.isdisjoint(methods)
 
 
 def _root(node: cst.BaseExpression) -> cst.BaseExpression:

@@ -100,7 +100,7 @@ def _only_convolves(script: Script) -> bool:
 
     So do recurrent layers as far as TF32 goes, but for the words that come out of them.
     """
-    if script.program.vocabulary.has(_PRODUCTS) or any(
+    if _names_products(script) or any(
         isinstance(each.operator, cst.MatrixMultiply)
         for each in script.tree.all(cst.BinaryOperation)
     ):
@@ -119,6 +119,24 @@ def _only_convolves(script: Script) -> bool:
     if convolutions or linear:
         return convolutions >= linear
     return script.program.vocabulary.has_lowered(_IMAGES)
+
+
+def _names_products(script: Script) -> bool:
+    """Return whether code names products of matrices, other than by the names of its own classes.
+
+    What is in view of those says for itself what it runs: attention may be made of convolutions.
+    """
+    if not script.program.vocabulary.has(_PRODUCTS):
+        return False
+    own = {each.name.value for each in script.tree.all(cst.ClassDef)}
+    words = {each.value for each in script.tree.all(cst.Name)} - own
+    words.update(each.attr.value for each in script.tree.all(cst.Attribute))
+    words.update(
+        each.value
+        for each in script.tree.all(cst.SimpleString)
+        if not isinstance(script.tree.parent(each), cst.Expr)
+    )
+    return any(map(_PRODUCTS.search, words))
 
 
 def _is_layer(name: str) -> bool:

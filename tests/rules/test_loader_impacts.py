@@ -71,18 +71,18 @@ _OLD = """
 
 
 @pytest.mark.parametrize(
-    ("more", "impact"),
+    ("more", "impacts"),
     [
-        ("class Tool:" + _OLD, "low"),
-        ("class Tool:" + _OLD + "print(Tool())", "low"),
-        ("class Tool:" + _OLD + "print(getattr(Tool(), input()))", "high"),
-        ("class Tool(Unseen):" + _OLD + "print(Tool())", "high"),
-        ("class Tool:" + _OLD + "print(Tool().old)", "high"),
+        ("class Tool:" + _OLD, []),
+        ("class Tool:" + _OLD + "print(Tool())", []),
+        ("class Tool:" + _OLD + "print(getattr(Tool(), input()))", ["high"]),
+        ("class Tool(Unseen):" + _OLD + "print(Tool())", ["high"]),
+        ("class Tool:" + _OLD + "print(Tool().old)", ["high"]),
     ],
 )
-def test_code_that_nothing_uses_matters_little(more: str, impact: str) -> None:
+def test_code_that_nothing_uses_does_not_matter(more: str, impacts: list[str]) -> None:
     found = torchlint.check(_HEAD.format(workers="") + _RUN + more, select=["TL301"])
-    assert [each.impact for each in found] == [impact]
+    assert [each.impact for each in found] == impacts
 
 
 @pytest.mark.parametrize(("body", "impact"), [(_TRAINS, "medium"), (_EVALUATES, "low")])

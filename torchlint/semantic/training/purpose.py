@@ -14,6 +14,7 @@ from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.branches import Branches
+from torchlint.semantic.training.deadends import DeadEnds
 from torchlint.semantic.training.intent import Intent
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -37,6 +38,7 @@ class Purpose(ValueAnalysis):
     ) -> None:
         super().__init__(values)
         self.branches = branches
+        self.dead_ends = DeadEnds(values)
         self.loops = loops
         self.intent: Intent = Intent(values, loops, running.intent if running else None)
         self.intent_alone: Intent = Intent(
@@ -130,6 +132,15 @@ class Purpose(ValueAnalysis):
         return not any(
             self._is_repeated(call, CALLERS) for call in self.functions.callers(function)
         )
+
+    def is_never_reached(self, span: Span) -> bool:
+        """Return whether code runs in nothing but a script that always raises before its end."""
+        if not self._is_started or self.tree.source.is_notebook:
+            return False
+        outer = self._outermost(span)
+        if outer is not None and self._is_run_outside(outer, CALLERS):
+            return False
+        return self.dead_ends.is_start_stuck
 
     def is_unused(self, span: Span) -> bool:
         """Return whether code stands in a definition of a known program that nothing uses."""
