@@ -146,6 +146,15 @@ def test_what_top_level_code_makes_of_a_function_is_followed_in_its_module(tmp_p
     assert linked(found["net.py"]) == {"train.py": [1, 2, 3]}
 
 
+def test_a_long_caller_that_trains_is_linked_beside_the_others(tmp_path: Path) -> None:
+    body = "    loss.backward()\n" + "    x = 1\n" * 2400
+    start = f"from lib import step\ndef main():\n    step(DataLoader)\n{body}"
+    lib = "def step(loader): pass\n"
+    found = views(tmp_path, {"lib.py": lib, "a.py": start, "b.py": start})
+    assert len(body) > MOST_CHARACTERS
+    assert len(linked(found["lib.py"])) == 1
+
+
 def test_a_view_has_a_limit_and_what_is_cut_is_told(tmp_path: Path) -> None:
     body = "    x = 1\n" * 500
     names = [f"f{number}" for number in range(6)]

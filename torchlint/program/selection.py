@@ -20,6 +20,9 @@ Lines = Callable[[str, int, int], str]
 MOST_CHARACTERS: Final = 16_000
 """The characters of all excerpts of a view."""
 
+_LONG_CALLER: Final = 12_000
+_LONGEST_CALLER: Final = 32_000
+"""From and up to how many characters one caller is linked beside the others: a long `main()`."""
 _MOST_OF_USERS: Final = 4_000
 """The characters of one excerpt that uses those of the file, if a class or without tensors."""
 _MOST_OF_HEIRS: Final = 12_000
@@ -97,6 +100,7 @@ class _Selection:
         self.heads: set[Place] = set()
         """The import statements that the taken definitions need."""
         self._room = MOST_CHARACTERS
+        self._has_long_caller = False
         self.callers: set[Place] = set()
         """The definitions of other modules that use those of the file, directly or not."""
         self._calling: set[str] = set()
@@ -148,13 +152,24 @@ class _Selection:
             for last in _Rank:
                 for place in chain.from_iterable(steps):
                     if self._rank(place) <= last:
-                        self._take(place, self._most(place))
+                        self._take_caller(place)
+
+    def _take_caller(self, place: Place) -> None:
+        """Take a definition that uses those of the file; one long one has room of its own."""
+        room, most = self._room, self._most(place)
+        size = self.graph.definition(place).size
+        if self._take(place, most) or self._has_long_caller:
+            return
+        if max(room, _LONG_CALLER) < size <= most:
+            self._room += size
+            self._has_long_caller = self._take(place, most)
+            self._room = self._room if self._has_long_caller else room
 
     def _most(self, place: Place) -> int:
         """Return the characters that a definition may have which uses those of the file."""
         rank, is_class = self._rank(place), self._is_class(place)
         if rank is _Rank.TRAINS or (rank is _Rank.HANDLES and not is_class):
-            return MOST_CHARACTERS
+            return _LONGEST_CALLER
         derived = is_class and any(each.path == self.path for each in self._bases(place))
         return _MOST_OF_HEIRS if derived else _MOST_OF_USERS
 

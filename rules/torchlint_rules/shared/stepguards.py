@@ -121,8 +121,13 @@ def _tested(script: Script, holder: cst.If | cst.Assert) -> tuple[cst.BaseExpres
 
 def _raises(holder: cst.If) -> bool:
     """Return whether a branch ends with an error."""
+    return _leaves(holder, cst.Raise)
+
+
+def _leaves(holder: cst.If, *ways: type[cst.BaseSmallStatement]) -> bool:
+    """Return whether a branch ends with a statement of some types."""
     last = holder.body.body[-1]
-    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Raise)
+    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], ways)
 
 
 def _read_before(script: Script, node: cst.BaseExpression) -> Reading | None:
@@ -137,20 +142,19 @@ def _read_before(script: Script, node: cst.BaseExpression) -> Reading | None:
 
 def _only_stops(script: Script, holder: cst.If) -> bool:
     """Return whether an `if` only ends the training or says something."""
-    raises = _raises(holder)
-    if holder.orelse is not None and not raises:
+    if holder.orelse is not None and not _raises(holder):
         return False
+    leaves = _leaves(holder, cst.Raise, cst.Break, cst.Return)
     return all(
         isinstance(line, cst.SimpleStatementLine)
-        and all(_is_end(script, each) or (raises and _computes(each)) for each in line.body)
+        and all(_is_end(script, each) or (leaves and _computes(each)) for each in line.body)
         for line in holder.body.body
     )
 
 
 def _skips(script: Script, holder: cst.If) -> bool:
     """Return whether an `if` decides whether a pass goes backward or steps."""
-    last = holder.body.body[-1]
-    if isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], cst.Continue):
+    if _leaves(holder, cst.Continue):
         return True
     return any(
         script.loops.is_step(call)
@@ -161,7 +165,7 @@ def _skips(script: Script, holder: cst.If) -> bool:
 
 
 def _computes(line: cst.BaseSmallStatement) -> bool:
-    """Return whether a statement only gives a name to what the message of an error shows."""
+    """Return whether a statement only gives a name to a message, or to the news of the end."""
     return isinstance(line, cst.Assign) and all(
         isinstance(each.target, cst.Name) for each in line.targets
     )

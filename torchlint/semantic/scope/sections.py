@@ -50,7 +50,7 @@ class Sections:
         that runs at import is in the first, with all that it names or that decorators register. An
         import belongs to the sections that use it, one that none uses to the first.
         """
-        if not any(isinstance(line, _DEFINITIONS) for line in self.body) or self.tree.view.files:
+        if not any(isinstance(line, _DEFINITIONS) for line in self.body):
             return [self.tree]
         first, *others = self._groups()
         if not others:
@@ -68,8 +68,6 @@ class Sections:
         around the nodes `apart`, unless they lead there as well, nor what is only handed to those,
         nor functions that are only called with things of their own.
         """
-        if self.tree.view.files:
-            return None
         home = self._number(node)
         leading = self._closure([home], self._users, ())
         running = {*leading, *self._executed}

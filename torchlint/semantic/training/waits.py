@@ -167,7 +167,7 @@ class Waits(ValueAnalysis):
         yield loop.node, ()
         edge: list[Region] = [loop.node]
         seen: set[int] = set()
-        for _ in range(CALLED - 1):
+        for _ in range(CALLED):
             called: dict[int, tuple[cst.FunctionDef, list[cst.Call]]] = {}
             for region in edge:
                 for call in self.functions.own(region.body, cst.Call):

@@ -251,9 +251,13 @@ class Kinds(Analysis):
             return called(made_by)
         callees = self.functions.callees(node)
         returned = joined([self._returned(each) for each in callees]) if callees else _UNKNOWN
-        if returned is not _UNKNOWN:
+        if returned not in (_TENSOR, _UNKNOWN):
             return returned
         kind = self.kind(node.func)
+        if kind is not _MODULE and self.losses.gives(node):
+            return _LOSS
+        if returned is _TENSOR:
+            return returned
         if kind is Kind.CRITERION:
             return _LOSS
         if kind is _MODULE and not callees:

@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.hooks import Hooks
+from torchlint.semantic.scope.libraries import is_library
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
@@ -34,6 +35,26 @@ class Losses(Analysis):
     def sent_backward(self, bindings: Iterable[Binding]) -> bool:
         """Return whether `backward` is called on the value of any of these bindings."""
         return not self._bindings.isdisjoint(bindings)
+
+    def gives(self, call: cst.Call) -> bool:
+        """Return whether `backward` is called on what the same function gives, here or elsewhere.
+
+        It is a function in view, or one that the script imports from a module of its own.
+        """
+        return not self._givers.isdisjoint(self._called(call))
+
+    @cached_property
+    def _givers(self) -> frozenset[int | str]:
+        given = (each.value for each in self._bindings if each.how is How.ASSIGN and not each.path)
+        calls = (value for value in given if isinstance(value, cst.Call))
+        return frozenset(each for call in calls for each in self._called(call))
+
+    def _called(self, call: cst.Call) -> Iterator[int | str]:
+        """Yield what identifies the functions that a call may run, except those of libraries."""
+        yield from map(id, self.functions.callees(call))
+        name = self.names.name(call.func)
+        if name is not None and not is_library(name):
+            yield name
 
     def inherited(self, call: cst.Call) -> bool | None:
         """Return whether an overridden method gives a loss alone, None if it may not give one.
