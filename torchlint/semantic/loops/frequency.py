@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final
@@ -118,16 +119,20 @@ class Frequencies(ValueAnalysis):
         """Return whether a statement synchronizes next to a line that reads a clock."""
         if not self.functions.attributes("synchronize"):
             return False
-        line = self.tree.statement(node) if type(node) is not cst.Module else None
+        line: cst.CSTNode | None = None
+        if type(node) is not cst.Module:
+            line = self.tree.statement(node)
         block = self.tree.parent(line) if line is not None else None
-        if not isinstance(line, cst.SimpleStatementLine) or not isinstance(
-            block, cst.IndentedBlock
-        ):
+        if isinstance(line, cst.For | cst.If) and isinstance(line.body, cst.SimpleStatementSuite):
+            line, block = line.body, line
+        if not isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite):
             return False
         if not any(map(self._waits, self.tree.within(line, cst.Call))):
             return False
-        at = block.body.index(line)
-        beside = block.body[max(at - 1, 0) : at + 2]
+        beside: Sequence[cst.CSTNode] = (line,)
+        if isinstance(block, cst.IndentedBlock):
+            at = block.body.index(line)
+            beside = block.body[max(at - 1, 0) : at + 2]
         return any(
             (self.functions.names.name(call.func) or "") in _CLOCKS or (method_of(call) == "record")
             for other in beside
