@@ -122,13 +122,12 @@ def _only_convolves(script: Script) -> bool:
 
 
 def _names_products(script: Script) -> bool:
-    """Return whether code names products of matrices, other than by the names of its own classes.
-
-    What is in view of those says for itself what it runs: attention may be made of convolutions.
-    """
+    """Return whether code names products of matrices, not only attention that convolves."""
     if not script.program.vocabulary.has(_PRODUCTS):
         return False
-    own = {each.name.value for each in script.tree.all(cst.ClassDef)}
+    own = {each.name.value for each in script.tree.all(cst.ClassDef) if _convolves(script, each)}
+    if not any(map(_PRODUCTS.search, own)):
+        return True
     words = {each.value for each in script.tree.all(cst.Name)} - own
     words.update(each.attr.value for each in script.tree.all(cst.Attribute))
     words.update(
@@ -137,6 +136,13 @@ def _names_products(script: Script) -> bool:
         if not isinstance(script.tree.parent(each), cst.Expr)
     )
     return any(map(_PRODUCTS.search, words))
+
+
+def _convolves(script: Script, owner: cst.ClassDef) -> bool:
+    """Return whether a class makes convolutions, and no linear layers beside them."""
+    made = [script.name(call.func) or "" for call in script.tree.within(owner, cst.Call)]
+    layers = {_last(name)[:4] for name in made if _is_layer(name)}
+    return layers == {"Conv"}
 
 
 def _is_layer(name: str) -> bool:
