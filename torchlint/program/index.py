@@ -331,8 +331,9 @@ def digest(view: View) -> bytes:
 
 def _settings(root: Path) -> str:
     """Return the text of `pyproject.toml`, "" without one."""
+    file = root / "pyproject.toml"
     try:
-        return (root / "pyproject.toml").read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8") if file.is_file() else ""
     except (OSError, UnicodeDecodeError):
         return ""
 
