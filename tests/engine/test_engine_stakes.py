@@ -47,6 +47,23 @@ def _impacts(text: str, code: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "impacts"),
+    [
+        ("report(title=1)\n", "", set()),
+        ("", "report(title=1)\n", {"high"}),
+        ("", "report()\n", {"high"}),
+        ("next(iter(loader))\n", "", {"high"}),
+        ("drawn = iter(loader)\ndrawn.next()\n", "", set()),
+    ],
+)
+def test_what_raises_before_the_training_leaves_nothing_to_make_faster(
+    before: str, after: str, impacts: set[str]
+) -> None:
+    defined = "def report():\n    print(1)\n"
+    assert _impacts(LOADER + defined + before + TRAINED + after, "TL101") == impacts
+
+
+@pytest.mark.parametrize(
     ("rest", "impact"), [(APPLIED, "low"), (WITHOUT_GRADIENTS, "low"), (TRAINED, "high")]
 )
 def test_a_script_that_only_applies_a_network_runs_once(rest: str, impact: str) -> None:

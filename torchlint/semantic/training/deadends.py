@@ -8,12 +8,15 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.libraries import EXITS
 from torchlint.semantic.scope.limits import REACHED
+from torchlint.semantic.scope.target import Target
 from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.training.fitting import Fitting
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
+_WITHOUT_NEXT: Final = (1, 13)
 _LOADER: Final = "torch.utils.data.DataLoader"
 _CATCHING: Final = frozenset(
     f"builtins.{name}" for name in "Exception BaseException TypeError AttributeError".split()
@@ -26,8 +29,10 @@ _LEAVING: Final = (cst.Return, cst.Raise, cst.Break, cst.Continue)
 class DeadEnds(ValueAnalysis):
     """Follows the lines that run whenever a file is started to the first call that raises."""
 
-    def __init__(self, values: KnownValues) -> None:
+    def __init__(self, values: KnownValues, loops: Loops, target: Target) -> None:
         super().__init__(values)
+        self.loops = loops
+        self.target = target
         self.fitting = Fitting(values.functions)
         self._stuck: dict[cst.FunctionDef, bool] = {}
 
@@ -38,13 +43,24 @@ class DeadEnds(ValueAnalysis):
         return self._is_stuck(own, REACHED)
 
     def _is_stuck(self, lines: Iterable[cst.BaseStatement], depth: int) -> bool:
-        """Return whether no run gets behind some lines."""
+        """Return whether every run raises in some lines, before it has trained or evaluated."""
         for line in lines:
             if self._is_dead_end(line, depth):
                 return True
-            if self._may_leave(line):
+            if self._may_leave(line) or self._works(line):
                 return False
         return False
+
+    def _works(self, line: cst.CSTNode) -> bool:
+        """Return whether a line may train or evaluate: what raises behind it ends real work."""
+        if isinstance(line, (cst.FunctionDef, cst.ClassDef)):
+            return False
+        regions = self.functions.reached(line)
+        return any(
+            loop.role is not Role.OTHER and self.tree.inside(loop.node, region)
+            for loop in self.loops.all()
+            for region in regions
+        )
 
     def _is_dead_end(self, line: cst.CSTNode, depth: int) -> bool:
         if isinstance(line, cst.SimpleStatementLine):
@@ -126,7 +142,7 @@ class DeadEnds(ValueAnalysis):
         That method is gone since torch 1.13.
         """
         held = receiver_of(call, "next")
-        if held is None or call.args:
+        if held is None or call.args or not self.target.has(_WITHOUT_NEXT):
             return False
         origin = self.origins.of(held)
         return bool(origin.values) and origin.complete and all(map(self._iterates, origin.values))

@@ -41,7 +41,7 @@ class Fitting(Analysis):
             bound = self.scopes.reaching(func)
         else:
             bound = self.names.linked(func)
-        return found if any(each.node is found for each in bound) else None
+        return found if bound and all(each.node is found for each in bound) else None
 
     def _own_method(self, owner: cst.ClassDef, name: str) -> cst.FunctionDef | None:
         """Return a method that a class itself defines, where nothing wraps the class."""

@@ -12,6 +12,7 @@ from torchlint.semantic.calls.functions import Definition
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.branches import Branches
 from torchlint.semantic.training.deadends import DeadEnds
@@ -34,11 +35,16 @@ class Purpose(ValueAnalysis):
     """
 
     def __init__(
-        self, values: KnownValues, loops: Loops, branches: Branches, running: Purpose | None
+        self,
+        values: KnownValues,
+        loops: Loops,
+        branches: Branches,
+        target: Target,
+        running: Purpose | None,
     ) -> None:
         super().__init__(values)
         self.branches = branches
-        self.dead_ends = DeadEnds(values)
+        self.dead_ends = DeadEnds(values, loops, target)
         self.loops = loops
         self.intent: Intent = Intent(values, loops, running.intent if running else None)
         self.intent_alone: Intent = Intent(
@@ -134,7 +140,7 @@ class Purpose(ValueAnalysis):
         )
 
     def is_never_reached(self, span: Span) -> bool:
-        """Return whether code runs in nothing but a script that always raises before its end."""
+        """Return whether code runs in nothing but a script that always raises before it works."""
         if not self._is_started or self.tree.source.is_notebook:
             return False
         outer = self._outermost(span)
