@@ -8,11 +8,7 @@ from typing import Final
 
 from torchlint.semantic.syntax.tree import Tree
 
-_PROSE: Final = re.compile(
-    r"#[^\r\n]*"
-    r"|(?P<start>^[ \t]*[rRuU]?)?(?P<quotes>\"{3}|'{3})(?:[^\\]|\\.)*?(?P=quotes)",
-    re.MULTILINE | re.DOTALL,
-)
+_PROSE: Final = re.compile(r"#[^\r\n]*|\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}", re.DOTALL)
 """A comment or a string in three quotes, which is a docstring where it starts its line."""
 _WORD: Final = re.compile(r"[\w.]+")
 _ASCII: Final = map(chr, range(128))
@@ -72,7 +68,9 @@ class _Judgement:
 
 def _kept(prose: re.Match[str]) -> str:
     """Return what code says in a comment, which is nothing, or in a string in three quotes."""
-    return prose[0] if prose["quotes"] and prose["start"] is None else ""
+    text, start = prose.string, prose.start()
+    before = text[text.rfind("\n", 0, start) + 1 : start]
+    return prose[0] if text[start] != "#" and before.strip(" \trRuU") else ""
 
 
 _REMEMBERED: Final = 20_000
