@@ -8,7 +8,9 @@ from typing import Final
 
 from torchlint.semantic.syntax.tree import Tree
 
-_PROSE: Final = re.compile(r"#[^\r\n]*|\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}", re.DOTALL)
+_PROSE: Final = re.compile(
+    r"#[^\r\n]*|\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}", re.DOTALL
+)
 """A comment or a string in three quotes, which is a docstring where it starts its line."""
 _WORD: Final = re.compile(r"[\w.]+")
 _ASCII: Final = map(chr, range(128))
