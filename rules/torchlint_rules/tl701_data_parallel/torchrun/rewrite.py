@@ -177,7 +177,7 @@ class _Rewriter(Writer):
     # -- loops ----------------------------------------------------------------
 
     def _epochs(self) -> None:
-        """Shuffle the samples anew in each epoch."""
+        """Shuffle the samples again in each epoch."""
         epochs = self.shape.epochs
         if epochs is None or self.shape.given.shuffle is None:
             return
