@@ -139,18 +139,31 @@ class ItemWork(ValueAnalysis):
         )
 
     def mover(self, node: cst.BaseExpression) -> cst.Call | None:
-        """Return the call that put a value, or what it is computed from, on an accelerator."""
+        """Return the call that put a value, or what it is computed from, on an accelerator.
+
+        Networks compute where they are, so a forward pass is one.
+        """
         seen: set[int] = set()
         edge = [node]
         while edge:
-            for value in self.origins.of(edge.pop()).values:
+            each = edge.pop()
+            for value in (*self.origins.of(each).values, *self._unpacked(each)):
                 if id(value) in seen:
                     continue
                 seen.add(id(value))
-                if isinstance(value, cst.Call) and self.moves_to_device(value):
+                if isinstance(value, cst.Call) and self._puts_on_device(value):
                     return value
                 edge += self._parts(value)
         return None
+
+    def _unpacked(self, node: cst.BaseExpression) -> list[cst.Call]:
+        """Return the calls of which a name holds one of several results."""
+        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        made = (each.value for each in bindings if each.how is How.UNPACKED)
+        return [value for value in made if isinstance(value, cst.Call)]
+
+    def _puts_on_device(self, call: cst.Call) -> bool:
+        return self.moves_to_device(call) or self.kinds.kind(call.func) is Kind.MODULE
 
     def _parts(self, value: cst.BaseExpression) -> list[cst.BaseExpression]:
         """Return what a tensor is computed from, on the same device."""
