@@ -19,6 +19,7 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
+from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.options import Options
@@ -155,6 +156,18 @@ class Loader(CallSite):
     def is_made_in_batch_loop(self) -> bool:
         """Whether the loader is rebuilt inside a training batch loop."""
         return self._loaders.is_in_batch_loop(self.node)
+
+    @property
+    def is_for_one_evaluation(self) -> bool:
+        """Whether all that is done with the loader is to apply a network to its data, once."""
+        loaders = self._loaders
+        return (
+            bool(self.passes)
+            and not self.escapes
+            and isinstance(loaders.tree.parent(self.node), (cst.Assign, cst.For))
+            and not any(map(loaders.is_in_loop, (self.node, *self.passes)))
+            and all(loaders.is_evaluation(each, self.node) for each in self.passes)
+        )
 
     # -- repeated passes -------------------------------------------------
 
@@ -375,6 +388,25 @@ class Loaders(ValueAnalysis):
         return function is not None and any(
             map(self.is_in_batch_loop, self.functions.callers(function))
         )
+
+    @memoized(False)
+    def is_in_loop(self, node: cst.CSTNode) -> bool:
+        """Return whether code in view runs a node in a loop."""
+        if next(self.loops.around(node), None) is not None:
+            return True
+        function = self.scopes.function(node)
+        return function is not None and any(map(self.is_in_loop, self.functions.callers(function)))
+
+    def is_evaluation(self, place: cst.CSTNode, made: cst.Call) -> bool:
+        """Return whether a pass applies a network, for the function that makes its loader."""
+        function = self.scopes.function(place)
+        if function is not self.scopes.function(made) and not (
+            function is not None and self.functions.callers(function)
+        ):
+            return False
+        if self.gradients.grad(place) is Grad.OFF:
+            return True
+        return isinstance(place, cst.For) and self.loops.loop(place).role is Role.EVAL_BATCH
 
     def runs_once(self, node: cst.For | cst.While) -> bool:
         """Return whether a loop certainly has one pass: `for epoch in range(1)`."""

@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.calls.functions import Definition
+from torchlint.semantic.data.loaders import Loaders
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
@@ -39,10 +40,12 @@ class Purpose(ValueAnalysis):
         values: KnownValues,
         loops: Loops,
         branches: Branches,
+        loaders: Loaders,
         target: Target,
         running: Purpose | None,
     ) -> None:
         super().__init__(values)
+        self.loaders = loaders
         self.branches = branches
         self.dead_ends = DeadEnds(values, loops, target)
         self.loops = loops
@@ -238,12 +241,22 @@ class Purpose(ValueAnalysis):
         return any(base.startswith("unittest.") or base.endswith("TestCase") for base in bases)
 
     def is_evaluated_once(self, span: Span) -> bool:
-        """Return whether code runs in an evaluation that no loop repeats: after the training."""
+        """Return whether code runs in an evaluation that no loop repeats, or makes its loader.
+
+        It stands after the training, or its loader is made for this one pass.
+        """
         around = [
             loop.node for loop in self.loops.of(Role.EVAL_BATCH) if self.tree.holds(loop.node, span)
         ]
         inner = max(around, key=self.tree.order, default=None)
-        return inner is not None and not self._is_repeated(inner, CALLERS)
+        if inner is not None and not self._is_repeated(inner, CALLERS):
+            return True
+        return any(
+            each.is_for_one_evaluation
+            for each in self.loaders
+            if self.tree.span(each.node) == span
+            or any(isinstance(at, cst.For) and self.tree.holds(at, span) for at in each.passes)
+        )
 
     def _is_repeated(self, node: cst.CSTNode, depth: int) -> bool:
         """Return whether a loop may be around a node, in its function or around its callers."""
