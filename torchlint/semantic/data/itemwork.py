@@ -41,7 +41,7 @@ _CHEAP_METHODS: Final = frozenset(
     ).split()
 )
 _DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
-_TO_HOST: Final = ("cpu", "numpy", "tolist", "item")
+TO_HOST: Final = ("cpu", "numpy", "tolist", "item")
 _SETTINGS: Final = frozenset(
     (
         "self cls args opt opts cfg config conf hparams params options flags settings "
@@ -171,7 +171,7 @@ class ItemWork(ValueAnalysis):
             return [value.value]
         if isinstance(value, cst.BinaryOperation):
             return [value.left, value.right]
-        if not isinstance(value, cst.Call) or method_of(value) in _TO_HOST:
+        if not isinstance(value, cst.Call) or method_of(value) in TO_HOST:
             return []
         name = self.names.name(value.func)
         if name is None:

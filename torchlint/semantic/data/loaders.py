@@ -9,6 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.data.datasets import Datasets, Traits
+from torchlint.semantic.data.itemwork import TO_HOST
 from torchlint.semantic.data.lightningloaders import LightningLoaders
 from torchlint.semantic.data.shortpasses import ShortPasses
 from torchlint.semantic.data.tokenbatches import TokenBatches
@@ -17,7 +18,7 @@ from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.syntax.methods import receiver_of, word_of
+from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
@@ -159,14 +160,14 @@ class Loader(CallSite):
 
     @property
     def is_for_one_evaluation(self) -> bool:
-        """Whether all that is done with the loader is to apply a network to its data, once."""
+        """Whether all that is done with the loader is to copy a network's outputs out, once."""
         loaders = self._loaders
         return (
             bool(self.passes)
             and not self.escapes
             and isinstance(loaders.tree.parent(self.node), (cst.Assign, cst.For))
             and not any(map(loaders.is_in_loop, (self.node, *self.passes)))
-            and all(loaders.is_evaluation(each, self.node) for each in self.passes)
+            and all(loaders.copies_outputs(each, self.node) for each in self.passes)
         )
 
     # -- repeated passes -------------------------------------------------
@@ -397,16 +398,19 @@ class Loaders(ValueAnalysis):
         function = self.scopes.function(node)
         return function is not None and any(map(self.is_in_loop, self.functions.callers(function)))
 
-    def is_evaluation(self, place: cst.CSTNode, made: cst.Call) -> bool:
-        """Return whether a pass applies a network, for the function that makes its loader."""
+    def copies_outputs(self, place: cst.CSTNode, made: cst.Call) -> bool:
+        """Return whether a loop applies a network and copies what that returns to the host.
+
+        It stands in the function that makes the loader, or in one that is called with it.
+        """
         function = self.scopes.function(place)
-        if function is not self.scopes.function(made) and not (
-            function is not None and self.functions.callers(function)
-        ):
+        called = function is not None and bool(self.functions.callers(function))
+        if not isinstance(place, cst.For) or not (called or function is self.scopes.function(made)):
             return False
-        if self.gradients.grad(place) is Grad.OFF:
-            return True
-        return isinstance(place, cst.For) and self.loops.loop(place).role is Role.EVAL_BATCH
+        applies = self.loops.loop(place).role is Role.EVAL_BATCH
+        return (applies or self.gradients.grad(place) is Grad.OFF) and any(
+            method_of(call) in TO_HOST for call in self.tree.within(place.body, cst.Call)
+        )
 
     def runs_once(self, node: cst.For | cst.While) -> bool:
         """Return whether a loop certainly has one pass: `for epoch in range(1)`."""
