@@ -9,6 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
+from torchlint.semantic.scope.libraries import TO_HOST
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
@@ -41,7 +42,6 @@ _CHEAP_METHODS: Final = frozenset(
     ).split()
 )
 _DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
-TO_HOST: Final = ("cpu", "numpy", "tolist", "item")
 _SETTINGS: Final = frozenset(
     (
         "self cls args opt opts cfg config conf hparams params options flags settings "

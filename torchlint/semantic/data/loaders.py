@@ -9,12 +9,12 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.data.datasets import Datasets, Traits
-from torchlint.semantic.data.itemwork import TO_HOST
 from torchlint.semantic.data.lightningloaders import LightningLoaders
 from torchlint.semantic.data.shortpasses import ShortPasses
 from torchlint.semantic.data.tokenbatches import TokenBatches
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
+from torchlint.semantic.scope.libraries import TO_HOST
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
