@@ -50,6 +50,7 @@ def _impacts(text: str, code: str) -> set[str]:
     ("before", "after", "impacts"),
     [
         ("report(title=1)\n", "", set()),
+        ("if odd:\n    raise ValueError\nreport(title=1)\n", "", set()),
         ("", "report(title=1)\n", {"high"}),
         ("", "report()\n", {"high"}),
         ("next(iter(loader))\n", "", {"high"}),

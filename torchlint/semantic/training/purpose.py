@@ -169,7 +169,10 @@ class Purpose(ValueAnalysis):
         owner = self.scopes.class_of(definition)
         view = self.tree.view
         if view.path and owner is None and self.scopes.function(definition) is None:
-            return name in view.idle and self.tree.is_own(definition)
+            if not self.tree.is_own(definition) or name in view.idle:
+                return self.tree.is_own(definition)
+            if not any(map(self.branches.is_behind_exit, self.tree.spelled(name))):
+                return False
         if definition.decorators or self.functions.called_unseen(definition):
             return False
         if not self._is_started and (owner is not None or isinstance(definition, cst.ClassDef)):
