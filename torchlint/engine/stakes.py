@@ -51,9 +51,9 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
         if _is_drowned(finding, impact, script):
             return None
     if impact != "low" and not head.is_about_results and purpose.is_evaluated_once(finding.span):
-        impact = _LESS[impact]
-        if impact == "low" and head.code.startswith(_COPIES):
+        if head.impact != "high" and head.code.startswith(_COPIES):
             return None
+        impact = _LESS[impact]
     return replace(finding, impact=impact)
 
 
