@@ -133,7 +133,7 @@ class Loader(CallSite):
     @property
     def escapes(self) -> bool:
         """Whether code outside this file may receive the loader."""
-        return bool(self.receivers) or id(self.node) in self._loaders.kept
+        return bool(self.receivers) or id(self.node) in self._loaders.kept or any(self._hooks)
 
     @property
     def takes_one_batch(self) -> bool:
@@ -146,7 +146,9 @@ class Loader(CallSite):
     def takes_one_batch_a_pass(self) -> bool:
         """Whether each pass takes one of the batches, or the first few."""
         takes_one = self._loaders.short.takes_one
-        return bool(self.passes) and all(map(takes_one, self.passes)) and not self.receivers
+        if not self.passes or not all(map(takes_one, self.passes)):
+            return False
+        return not self.receivers and not any(self._hooks)
 
     @property
     def is_unread(self) -> bool:
@@ -180,8 +182,12 @@ class Loader(CallSite):
             for place in (*self.passes, *self.receivers)
             if self._repeats(place, self._drawn(place), CALLERS)
         ]
-        function = self._loaders.scopes.function(self.node)
-        return [*found, *self._loaders.lightning.hooks(function)]
+        return [*found, *self._hooks]
+
+    @property
+    def _hooks(self) -> Iterator[cst.FunctionDef]:
+        """The methods from which Lightning takes the loader for all epochs."""
+        return self._loaders.lightning.hooks(self._loaders.scopes.function(self.node))
 
     def _drawn(self, place: cst.CSTNode) -> cst.BaseExpression | None:
         """Return the expression for the loader at a place that draws from it."""
