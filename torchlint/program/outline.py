@@ -319,7 +319,9 @@ def _is_guard(node: ast.stmt) -> bool:
 
 def _starts(node: ast.stmt) -> bool:
     """Return whether a top-level statement runs something."""
-    return _is_guard(node) or (isinstance(node, _RUNS) and not _is_text(node))
+    if isinstance(node, ast.If):
+        return _is_guard(node) or _runs_imported(node)
+    return isinstance(node, _RUNS) and not _is_text(node)
 
 
 def _kind(nodes: list[ast.stmt], imports: bool) -> Kind:
