@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 import libcst as cst
@@ -197,11 +197,12 @@ def forget(script: Script) -> None:
         for part in held:
             if isinstance(part, dict):
                 part.clear()
-            elif _is_fact(part):
+            elif _is_fact(type(part)) and getattr(part, "__dict__", None):
                 facts.append(part)
 
 
-def _is_fact(part: object) -> bool:
-    """Return whether an object belongs to one script and remembers what was found."""
-    ours = type(part).__module__.startswith("torchlint.semantic.")
-    return ours and hasattr(part, "__dict__") and not isinstance(part, (Enum, Script, Target, View))
+@cache
+def _is_fact(kind: type) -> bool:
+    """Return whether objects of a type belong to one script and remember what was found."""
+    ours = kind.__module__.startswith("torchlint.semantic.")
+    return ours and not issubclass(kind, (Enum, Script, Target, View))
