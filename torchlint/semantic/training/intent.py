@@ -191,9 +191,7 @@ class Intent(ValueAnalysis):
         calling = {each for each in waiting if not self.alone and inside[each] & own}
         while True:
             named = {
-                each
-                for each in waiting
-                if each in calling or self._is_named(each, spelled, own)
+                each for each in waiting if each in calling or self._is_named(each, spelled, own)
             }
             if not named:
                 return waiting
