@@ -188,10 +188,14 @@ class Intent(ValueAnalysis):
                 if not isinstance(line, (cst.FunctionDef, cst.ClassDef)):
                     spelled.update(self.tree.words(line))
         inside = {each: frozenset(self.tree.words(each)) for each in waiting}
-        calling = {each for each in waiting if not self.alone and inside[each] & own}
+        using = {
+            each
+            for each in waiting
+            if not self.alone and (inside[each] & own or self._reads_own(each))
+        }
         while True:
             named = {
-                each for each in waiting if each in calling or self._is_named(each, spelled, own)
+                each for each in waiting if each in using or self._is_named(each, spelled, own)
             }
             if not named:
                 return waiting
@@ -206,3 +210,12 @@ class Intent(ValueAnalysis):
         if owner is not None and name.startswith("__"):
             name = owner.name.value
         return name in spelled and (owner is not None or name not in own)
+
+    def _reads_own(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function reads what the file makes: its loader, for one."""
+        return any(
+            self.tree.is_own(binding.node)
+            for name in self.tree.within(function, cst.Name)
+            if self.scopes.reads(name)
+            for binding in self.scopes.reaching(name)
+        )
