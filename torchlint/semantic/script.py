@@ -200,7 +200,7 @@ def forget(script: Script) -> None:
         for part in held:
             if isinstance(part, dict):
                 part.clear()
-            elif _is_fact(type(part)) and getattr(part, "__dict__", None):
+            elif _is_fact(part.__class__) and getattr(part, "__dict__", None):
                 facts.append(part)
 
 
