@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
-from torchlint.semantic.edits.rewrite import Rewrite
+from torchlint.semantic.edits.hoisting import LoopEdits
 from torchlint.semantic.facts import (
     EvaluationFacts,
     LoaderFacts,
@@ -103,8 +103,8 @@ class Script:
             vocabulary,
             running.program.purpose if running is not None else None,
         )
-        self.edits: Rewrite = (
-            whole.edits if whole is not None else Rewrite(tree.source, tree, self.scopes)
+        self.edits: LoopEdits = (
+            whole.edits if whole is not None else LoopEdits(tree.source, tree, self.scopes)
         )
         """The edits of fixes."""
         self._sections = Sections(tree, self.names)
