@@ -15,11 +15,13 @@ from torchlint.semantic.data.shortpasses import ShortPasses
 from torchlint.semantic.data.tokenbatches import TokenBatches
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
+from torchlint.semantic.scope.libraries import TO_HOST
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.syntax.methods import receiver_of, word_of
+from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
+from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.options import Options
@@ -160,6 +162,18 @@ class Loader(CallSite):
     def is_made_in_batch_loop(self) -> bool:
         """Whether the loader is rebuilt inside a training batch loop."""
         return self._loaders.is_in_batch_loop(self.node)
+
+    @property
+    def is_for_one_evaluation(self) -> bool:
+        """Whether all that is done with the loader is to copy a network's outputs out, once."""
+        loaders = self._loaders
+        return (
+            bool(self.passes)
+            and not self.escapes
+            and isinstance(loaders.tree.parent(self.node), (cst.Assign, cst.For))
+            and not any(map(loaders.is_in_loop, (self.node, *self.passes)))
+            and all(loaders.copies_outputs(each, self.node) for each in self.passes)
+        )
 
     # -- repeated passes -------------------------------------------------
 
@@ -383,6 +397,28 @@ class Loaders(ValueAnalysis):
         function = self.scopes.function(node)
         return function is not None and any(
             map(self.is_in_batch_loop, self.functions.callers(function))
+        )
+
+    @memoized(False)
+    def is_in_loop(self, node: cst.CSTNode) -> bool:
+        """Return whether code in view runs a node in a loop."""
+        if next(self.loops.around(node), None) is not None:
+            return True
+        function = self.scopes.function(node)
+        return function is not None and any(map(self.is_in_loop, self.functions.callers(function)))
+
+    def copies_outputs(self, place: cst.CSTNode, made: cst.Call) -> bool:
+        """Return whether a loop applies a network and copies what that returns to the host.
+
+        It stands in the function that makes the loader, or in one that is called with it.
+        """
+        function = self.scopes.function(place)
+        called = function is not None and bool(self.functions.callers(function))
+        if not isinstance(place, cst.For) or not (called or function is self.scopes.function(made)):
+            return False
+        applies = self.loops.loop(place).role is Role.EVAL_BATCH
+        return (applies or self.gradients.grad(place) is Grad.OFF) and any(
+            method_of(call) in TO_HOST for call in self.tree.within(place.body, cst.Call)
         )
 
     def runs_once(self, node: cst.For | cst.While) -> bool:
