@@ -86,8 +86,7 @@ def _members(script: Script, node: cst.BaseExpression) -> _Members:
         return _Members((node,))
     if not isinstance(node, cst.Name):
         return _Members(())
-    bindings = script.scopes.reaching(node)
-    value = bindings[0].value if len(bindings) == 1 and bindings[0].how is How.ASSIGN else None
+    value = script.scopes.assigned(node)
     if isinstance(value, (cst.ListComp, cst.Call)):
         return _members(script, value)
     if isinstance(value, cst.List):

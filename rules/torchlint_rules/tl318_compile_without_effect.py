@@ -149,7 +149,7 @@ def _dropping(script: Script, call: cst.Call) -> Iterator[cst.Call]:
 
 def _is_other_result(script: Script, node: cst.BaseExpression, call: cst.Call) -> bool:
     """Return whether a name may hold what another call returns, after changing an object itself."""
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    bindings = script.scopes.reaching(node)
     return any(isinstance(each.value, cst.Call) and each.value is not call for each in bindings)
 
 

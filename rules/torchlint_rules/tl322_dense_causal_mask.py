@@ -52,10 +52,10 @@ def _fix(script: Script, site: CallSite, mask: cst.Arg) -> Fix | None:
 
 def _spare_line(script: Script, mask: cst.BaseExpression) -> cst.BaseStatement | None:
     """Return the line that makes a mask for this call alone."""
-    bindings = script.scopes.reaching(mask) if isinstance(mask, cst.Name) else ()
-    if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Assign):
+    binding = script.scopes.only(mask)
+    if not isinstance(binding.node, cst.Assign):
         return None
-    assign = bindings[0].node
+    assign = binding.node
     line = script.tree.statement(assign)
     if len(assign.targets) != 1 or not isinstance(assign.targets[0].target, cst.Name):
         return None
@@ -63,7 +63,7 @@ def _spare_line(script: Script, mask: cst.BaseExpression) -> cst.BaseStatement |
         mask
     )
     small = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
-    uses = list(script.scopes.uses(bindings[0], script.scopes.home(mask)))
+    uses = list(script.scopes.uses(binding, script.scopes.home(mask)))
     block = script.tree.parent(line)
     shared = isinstance(block, cst.IndentedBlock) and len(block.body) == 1
     return line if alone and small and uses == [mask] and not shared else None

@@ -56,10 +56,10 @@ def _is_member(script: Script, node: cst.Name | cst.Subscript) -> bool:
     """Return whether an expression is an item of a list of networks."""
     whole: cst.BaseExpression | None = node
     if isinstance(node, cst.Name):
-        bindings = script.scopes.reaching(node)
-        if len(bindings) != 1 or bindings[0].how is not How.LOOP or bindings[0].value is None:
+        binding = script.scopes.only(node)
+        if binding.how is not How.LOOP or binding.value is None:
             return False
-        whole, _ = script.values.iteration.source(bindings[0].value, bindings[0].path)
+        whole, _ = script.values.iteration.source(binding.value, binding.path)
     while isinstance(whole, cst.Subscript):
         whole = whole.value
     made = script.values.value_of(whole).node if whole is not None else None

@@ -235,7 +235,7 @@ def _is_bulky(script: Script, wait: Wait) -> bool:
 
 def _is_parameter(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a value is named by a helper, for whatever it gets."""
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    bindings = script.scopes.reaching(node)
     return bool(bindings) and all(isinstance(each.node, cst.Param) for each in bindings)
 
 

@@ -179,10 +179,10 @@ def _element_of(
 
 def _walked(script: Script, target: cst.Name) -> cst.BaseExpression | None:
     """Return the iterated expression that assigns a name its items."""
-    bindings = script.scopes.reaching(target)
-    if len(bindings) != 1 or bindings[0].how is not How.LOOP or bindings[0].value is None:
+    binding = script.scopes.only(target)
+    if binding.how is not How.LOOP or binding.value is None:
         return None
-    source, path = script.values.iteration.source(bindings[0].value, bindings[0].path)
+    source, path = script.values.iteration.source(binding.value, binding.path)
     return source if not path else None
 
 
@@ -218,13 +218,12 @@ def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
         return False
     function = script.scopes.function(tensor)
     owner = script.scopes.class_of(tensor)
-    bindings = script.scopes.reaching(tensor)
+    binding = script.scopes.only(tensor)
     return (
         function is not None
         and owner is not None
         and function.name.value == "forward"
-        and len(bindings) == 1
-        and bindings[0].how is How.PARAMETER
+        and binding.how is How.PARAMETER
     )
 
 

@@ -145,7 +145,7 @@ def _bindings(script: Script, target: cst.BaseExpression) -> list[Binding]:
 
 
 def _is_self(script: Script, node: cst.BaseExpression) -> bool:
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    bindings = script.scopes.reaching(node)
     return any(
         each.how is How.PARAMETER
         and isinstance(each.node, cst.Param)

@@ -203,7 +203,7 @@ def _training(script: Script, line: cst.Assign, owner: cst.BaseExpression) -> Lo
     root: cst.BaseExpression = owner
     while isinstance(root, cst.Attribute):
         root = root.value
-    bindings = script.scopes.reaching(root) if isinstance(root, cst.Name) else ()
+    bindings = script.scopes.reaching(root)
     for loop in script.loops.around(line):
         trains = loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or (
             isinstance(loop.node, cst.For)

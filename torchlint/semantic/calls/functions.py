@@ -107,10 +107,7 @@ class Functions:
 
     def partial(self, call: cst.Call) -> str | None:
         """Return the qualified name that calling a `functools.partial` object runs."""
-        if not isinstance(call.func, cst.Name):
-            return None
-        bindings = self.scopes.reaching(call.func)
-        made = bindings[0].value if len(bindings) == 1 else None
+        made = self.scopes.only(call.func).value
         if isinstance(made, cst.Call) and self.names.name(made.func) == "functools.partial":
             return self.names.name(made.args[0].value) if made.args else None
         return None
@@ -206,16 +203,14 @@ class Functions:
         """Return the classes and functions of a registry: a literal dictionary of them."""
         held = entry.value
         linked = self.names.linked(held) if type(held) is cst.Attribute else ()
-        bindings = linked or (self.scopes.reaching(held) if type(held) is cst.Name else ())
+        bindings = linked or self.scopes.reaching(held)
         value = bindings[0].value if len(bindings) == 1 else None
         return [each.value for each in value.elements] if type(value) is cst.Dict else []
 
     def _own_class(self, name: cst.Name) -> cst.ClassDef | None:
         """Return the class of the instance if a parameter is a method's first, else None."""
-        bindings = self.scopes.reaching(name)
-        if len(bindings) != 1 or type(bindings[0].node) is not cst.Param:
-            return None
-        return self.owner_of_self(bindings[0].node)
+        node = self.scopes.only(name).node
+        return self.owner_of_self(node) if type(node) is cst.Param else None
 
     def _instance_of_all(self, bindings: tuple[Binding, ...]) -> cst.ClassDef | None:
         found: set[cst.ClassDef | None] = set()

@@ -131,7 +131,7 @@ class Hooks(Analysis):
 
     def is_loss_of_batch(self, node: cst.Subscript) -> bool:
         """Return whether Lightning gives a hook a loss with its batch: `outputs["loss"]`."""
-        bindings = self.scopes.reaching(node.value) if isinstance(node.value, cst.Name) else ()
+        bindings = self.scopes.reaching(node.value)
         function = self.scopes.function(node)
         return (
             any(self.tree.code(each.slice) in _LOSS for each in node.slice)

@@ -106,11 +106,9 @@ class Passing:
 
     def _partial_behind(self, called: cst.CSTNode) -> cst.Call | None:
         """Return the call of `functools.partial` whose result a name holds."""
-        bindings = self.scopes.reaching(called) if isinstance(called, cst.Name) else ()
-        node = bindings[0].node if len(bindings) == 1 else None
-        held = [bindings[0].value] if node is not None else []
-        if isinstance(node, cst.Param):
-            held = [*self.given(node)]
+        binding = self.scopes.only(called)
+        parameter = binding.node if isinstance(binding.node, cst.Param) else None
+        held = self.given(parameter) if parameter is not None else [binding.value]
         made = held[0] if len(held) == 1 else None
         return made if isinstance(made, cst.Call) and self._is_partial(made) else None
 

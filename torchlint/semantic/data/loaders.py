@@ -386,9 +386,8 @@ class Loaders(ValueAnalysis):
 
     def parameter(self, node: cst.BaseExpression | None) -> str:
         """Return the parameter that a name certainly is, empty if it may be something else."""
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-        certain = len(bindings) == 1 and bindings[0].how is How.PARAMETER
-        return bindings[0].name if certain else ""
+        binding = self.scopes.only(node)
+        return binding.name if binding.how is How.PARAMETER else ""
 
 
 def _goes_around(node: cst.For | cst.While) -> bool:

@@ -141,14 +141,14 @@ class Rewrite(ExpressionEdits):
         within = frozenset(map(id, roots))
         lines: dict[int, list[Binding]] = {}
         for root in roots:
-            bindings = self.scopes.reaching(root)
-            if len(bindings) != 1 or bindings[0].how is not How.IMPORT:
+            binding = self.scopes.only(root)
+            if binding.how is not How.IMPORT:
                 continue
-            if not self.tree.is_own(bindings[0].node):  # behind an import of another module
+            if not self.tree.is_own(binding.node):  # behind an import of another module
                 continue
-            known = lines.setdefault(id(bindings[0].node), [])
-            if bindings[0] not in known and not self.scopes.used_outside(bindings[0], within):
-                known.append(bindings[0])
+            known = lines.setdefault(id(binding.node), [])
+            if binding not in known and not self.scopes.used_outside(binding, within):
+                known.append(binding)
         for unused in lines.values():
             cut = self.without_import(unused) if unused else ()
             if cut is None:

@@ -300,9 +300,7 @@ class Frequencies(ValueAnalysis):
 
     def _assigned(self, test: cst.BaseExpression) -> cst.BaseExpression:
         """Return the test that a name holds, or the test itself."""
-        bindings = self.scopes.reaching(test) if isinstance(test, cst.Name) else ()
-        known = len(bindings) == 1 and bindings[0].how is How.ASSIGN
-        return bindings[0].value or test if known else test
+        return self.scopes.assigned(test) or test
 
     def _steps(self, guard: cst.If) -> bool:
         """Return whether a test only gathers the passes of one optimizer step."""
@@ -365,9 +363,8 @@ class Frequencies(ValueAnalysis):
     def _is_named_rare(self, asked: tuple[cst.Name, bool]) -> bool:
         """Return whether a name holds the result of a rare test."""
         name, wanted = asked
-        bindings = self.scopes.reaching(name)
-        value = bindings[0].value if len(bindings) == 1 else None
-        return value is not None and bindings[0].how is How.ASSIGN and self.rare(value, wanted)
+        value = self.scopes.assigned(name)
+        return value is not None and self.rare(value, wanted)
 
     def tests_for_non_finite(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
         """Return whether a test comes out as `wanted` only when values are infinite or NaN."""

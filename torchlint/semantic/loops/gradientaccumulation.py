@@ -208,10 +208,7 @@ class GradientAccumulations(ValueAnalysis):
 
     def _only_value(self, test: cst.BaseExpression) -> cst.BaseExpression | None:
         """Return the value of a name that is the whole test."""
-        if not isinstance(test, cst.Name):
-            return None
-        bindings = self.functions.scopes.reaching(test)
-        return bindings[0].value if len(bindings) == 1 else None
+        return self.scopes.only(test).value
 
     def _clears(self, around: _Pass, besides: cst.If | None = None) -> bool:
         """Return whether each pass clears the gradients of the previous one."""

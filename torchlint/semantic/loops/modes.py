@@ -115,10 +115,8 @@ class Modes(ValueAnalysis):
 
     def _given(self, network: cst.BaseExpression) -> list[cst.BaseExpression]:
         """Return what callers pass for a network that is a parameter."""
-        bindings = self.scopes.reaching(network) if isinstance(network, cst.Name) else ()
-        nodes = [each.node for each in bindings]
-        parameters = [each for each in nodes if isinstance(each, cst.Param)]
-        return self.functions.given(parameters[0]) if len(parameters) == len(nodes) == 1 else []
+        node = self.scopes.only(network).node
+        return self.functions.given(node) if isinstance(node, cst.Param) else []
 
     def _of_call(self, call: cst.Call) -> bool | None:
         name = self.names.name(call.func)
@@ -321,8 +319,7 @@ class Modes(ValueAnalysis):
         home, text = self.scopes.function(given), dotted(other).removesuffix(".module")
         if home is None or text in self.scopes.scope_at(home).bindings:
             return False
-        bindings = self.scopes.reaching(given) if isinstance(given, cst.Name) else ()
-        for binding in bindings:
+        for binding in self.scopes.reaching(given):
             if isinstance(binding.node, cst.Param):
                 passed = self.functions.given(binding.node)
                 if not passed or any(self._may_be(each, text) for each in passed):
@@ -336,7 +333,7 @@ class Modes(ValueAnalysis):
         """Return whether a name was assigned or passed a network of its own."""
         if isinstance(network, cst.Attribute):
             return dotted(network).startswith("self.")
-        bindings = self.scopes.reaching(network) if isinstance(network, cst.Name) else ()
+        bindings = self.scopes.reaching(network)
         return bool(bindings) and all(map(self._binds_own, bindings))
 
     def _binds_own(self, binding: Binding) -> bool:

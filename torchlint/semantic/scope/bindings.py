@@ -50,6 +50,9 @@ class Binding(NamedTuple):
 Binding.__eq__ = object.__eq__  # type: ignore[method-assign]
 Binding.__hash__ = object.__hash__  # type: ignore[method-assign]
 
+UNBOUND: Final = Binding("", How.OTHER, cst.Module([]), -1)
+"""What stands for the binding of a name that has no binding, or no certain one."""
+
 
 class Scope:
     """A module, class, function, lambda or comprehension with the names bound in it."""

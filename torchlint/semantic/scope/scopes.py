@@ -11,7 +11,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.scope.bindings import Binding, How, Scope, dotted
+from torchlint.semantic.scope.bindings import UNBOUND, Binding, How, Scope, dotted
 from torchlint.semantic.scope.blocks import Blocks, Fork
 from torchlint.semantic.syntax.tree import Tree
 
@@ -371,10 +371,19 @@ class Scopes(Blocks):
         return None
 
     @cached_method
-    def reaching(self, use: cst.Name) -> tuple[Binding, ...]:
-        """Return every binding whose value `use` can have; none for builtins and star imports."""
-        here = self.scope(use)
-        return self.reaching_name(use.value, use, here)
+    def reaching(self, use: cst.CSTNode | None) -> tuple[Binding, ...]:
+        """Return every binding whose value a name can have; none for builtins and other nodes."""
+        return self.reaching_name(use.value, use, self.scope(use)) if type(use) is cst.Name else ()
+
+    def only(self, use: cst.CSTNode | None) -> Binding:
+        """Return the one binding that a name can have, `UNBOUND` if it can have several or none."""
+        found = self.reaching(use)
+        return found[0] if len(found) == 1 else UNBOUND
+
+    def assigned(self, use: cst.CSTNode | None) -> cst.BaseExpression | None:
+        """Return the one value that a name is assigned, None if it can have others or none."""
+        binding = self.only(use)
+        return binding.value if binding.how is How.ASSIGN else None
 
     def used_outside(self, binding: Binding, nodes: frozenset[int]) -> bool:
         """Return whether an imported name is exported, or read by other than the given nodes."""
@@ -498,8 +507,7 @@ class Scopes(Blocks):
 
     def only_read_at(self, use: cst.Name) -> cst.BaseExpression | None:
         """Return the value assigned to a name in the same block and used only here."""
-        bindings = self.reaching(use)
-        node = bindings[0].node if len(bindings) == 1 else None
+        node = self.only(use).node
         if not isinstance(node, cst.Assign) or not isinstance(node.targets[0].target, cst.Name):
             return None
         if len(node.targets) != 1 or self.blocks(node) != self.blocks(use):

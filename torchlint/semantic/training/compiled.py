@@ -120,8 +120,7 @@ class Compiled(ValueAnalysis):
     def _options(self, node: cst.BaseExpression) -> cst.Call | None:
         """Return the call with the options if a value compiles what it is given."""
         if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-            made = bindings[0].value if len(bindings) == 1 else None
+            made = self.scopes.only(node).value
             return self._options(made) if isinstance(made, cst.Call) else None
         if not isinstance(node, cst.Call):
             return None
@@ -364,12 +363,8 @@ class Compiled(ValueAnalysis):
 
     def _is_self(self, node: cst.BaseExpression) -> bool:
         """Return whether a name is the first parameter of a method."""
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-        return (
-            len(bindings) == 1
-            and isinstance(bindings[0].node, cst.Param)
-            and self.functions.owner_of_self(bindings[0].node) is not None
-        )
+        name = self.scopes.only(node).node
+        return isinstance(name, cst.Param) and self.functions.owner_of_self(name) is not None
 
 
 _NO_CALL: Final = cst.Call(cst.Name("compile"))

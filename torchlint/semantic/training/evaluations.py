@@ -185,8 +185,7 @@ class Evaluations(ValueAnalysis):
         """Return whether a function is only called by a test runner."""
         if not function.name.value.startswith("test_") or self.functions.callers(function):
             return False
-        given = self.scopes.reaching(loader) if isinstance(loader, cst.Name) else ()
-        return not any(binding.how is How.PARAMETER for binding in given)
+        return not any(each.how is How.PARAMETER for each in self.scopes.reaching(loader))
 
     def _is_part_of_step(self, function: cst.FunctionDef) -> bool:
         """Return whether each pass of a training loop defines a function of its own."""

@@ -57,18 +57,18 @@ class FlaggedEvaluations(ValueAnalysis):
             return
         test = self._asked(branch.test)
         flag = _flag(test)
-        bindings = self.scopes.reaching(flag) if flag is not None else ()
-        if len(bindings) != 1 or flag is None:
+        binding = self.scopes.only(flag)
+        if flag is None:
             return
-        if bindings[0].how is How.LOOP and isinstance(test, cst.Comparison):
+        if binding.how is How.LOOP and isinstance(test, cst.Comparison):
             around = [outer.node for outer in self.loops.around(loop.node)]
-            if bindings[0].node in around and _compares_text(test):
+            if binding.node in around and _compares_text(test):
                 yield FlaggedEvaluation(loop, branch, test, loop.node, also_trains=True)
-        elif isinstance(bindings[0].node, cst.Param):
+        elif isinstance(binding.node, cst.Param):
             function = self.scopes.function(loop.node)
             if function is not None:
                 found = FlaggedEvaluation(loop, branch, test, flag)
-                yield from self._calls(function, bindings[0].node, found)
+                yield from self._calls(function, binding.node, found)
 
     def forwards(self, loop: Loop, branch: cst.If) -> Iterator[cst.Call]:
         """Yield the calls of a loop that run a network outside the branch that trains."""
@@ -108,8 +108,7 @@ class FlaggedEvaluations(ValueAnalysis):
 
     def _asked(self, test: cst.BaseExpression) -> cst.BaseExpression:
         """Return the test itself, or the one that a name before the loop keeps the result of."""
-        bindings = self.scopes.reaching(test) if isinstance(test, cst.Name) else ()
-        kept = bindings[0].value if len(bindings) == 1 and bindings[0].how is How.ASSIGN else None
+        kept = self.scopes.assigned(test)
         return kept if kept is not None and _flag(kept) is not None else test
 
     def _sets_mode(self, loop: Loop) -> bool:
@@ -157,12 +156,12 @@ class FlaggedEvaluations(ValueAnalysis):
 
     def _takes_turns(self, given: cst.BaseExpression, test: cst.BaseExpression) -> bool:
         """Return whether a loop around a call gives the text that a test wants, and others."""
-        bindings = self.scopes.reaching(given) if isinstance(given, cst.Name) else ()
-        if len(bindings) != 1 or bindings[0].how is not How.LOOP:
+        binding = self.scopes.only(given)
+        if binding.how is not How.LOOP:
             return False
         if not isinstance(test, cst.Comparison) or not _compares_text(test):
             return False
-        drawn = bindings[0].value
+        drawn = binding.value
         given_to = drawn.elements if isinstance(drawn, (cst.List, cst.Tuple)) else ()
         texts = {self.values.value_of(each.value).literal for each in given_to}
         wanted = self.values.value_of(test.comparisons[0].comparator).literal

@@ -79,8 +79,7 @@ class Intent(ValueAnalysis):
             return word_of(call) in _ELSE
         if method_of(call) == "train":
             return self.tree.code(receiver) in self._evaluated
-        made = self.scopes.reaching(receiver) if isinstance(receiver, cst.Name) else ()
-        values = [binding.value for binding in made]
+        values = [binding.value for binding in self.scopes.reaching(receiver)]
         return bool(values) and all(
             isinstance(each, cst.Call) and (self.names.name(each.func) or "").startswith("sklearn.")
             for each in values

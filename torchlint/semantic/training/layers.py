@@ -205,15 +205,11 @@ class Layers(ValueAnalysis):
                 return None
             return Layer(node, name, "")
         if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-            if len(bindings) == 1 and isinstance(bindings[0].value, cst.Call):
-                scope = self.scopes.scope(node).node
-                if (
-                    bindings[0].how is How.ASSIGN
-                    and len(list(self.scopes.uses(bindings[0], scope))) == 1
-                ):
-                    made = self._layer(bindings[0].value)
-                    return Layer(made.call, made.type, node.value) if made else None
+            value, scope = self.scopes.assigned(node), self.scopes.scope(node).node
+            if isinstance(value, cst.Call):
+                uses = self.scopes.uses(self.scopes.only(node), scope)
+                made = self._layer(value) if len(list(uses)) == 1 else None
+                return Layer(made.call, made.type, node.value) if made else None
         return None
 
     def _pools(self, call: cst.Call, kind: str) -> bool:

@@ -178,12 +178,10 @@ class Networks(ValueAnalysis):
                 value = value.func.value
             else:
                 return None
-        if not isinstance(value, cst.Name):
+        binding = self.scopes.only(value)
+        if binding.how is not How.PARAMETER:
             return None
-        reaching = self.scopes.reaching(value)
-        if len(reaching) != 1 or reaching[0].how is not How.PARAMETER:
-            return None
-        return self.functions.passed(call, function, value.value)
+        return self.functions.passed(call, function, binding.name)
 
     def _touch(self, one: Roots, other: Roots) -> bool:
         return any(
@@ -526,10 +524,9 @@ class Networks(ValueAnalysis):
     def _frozen_network(self, freeze: Freeze) -> set[Root]:
         """Return the roots of the network that a line freezes."""
         owner = _owner(freeze)
-        if isinstance(owner, cst.Name):
-            bindings = self.scopes.reaching(owner)
-            if len(bindings) == 1 and bindings[0].how is How.LOOP and bindings[0].value is not None:
-                return set(self._of_networks(bindings[0].value))
+        binding = self.scopes.only(owner)
+        if binding.how is How.LOOP and binding.value is not None:
+            return set(self._of_networks(binding.value))
         return set(self.roots(owner))
 
     def _frozen_by_calls(self, freeze: Freeze) -> Iterator[Root]:

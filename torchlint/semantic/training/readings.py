@@ -141,7 +141,7 @@ class Readings(ValueAnalysis):
                 root = root.value
             if isinstance(root, cst.Call):
                 return self._is_tensor(root) or self._comes_of_tensors(root)
-            bindings = self.scopes.reaching(root) if isinstance(root, cst.Name) else ()
+            bindings = self.scopes.reaching(root)
             return bool(bindings) and all(
                 binding.how in (How.ASSIGN, How.UNPACKED)
                 and binding.value is not None
@@ -221,8 +221,7 @@ class Readings(ValueAnalysis):
 
     def _copying_lambda(self, call: cst.Call) -> Form | None:
         """Return the form of what a call of `lambda x: x.detach().cpu().numpy()` copies."""
-        bindings = self.scopes.reaching(call.func) if isinstance(call.func, cst.Name) else ()
-        made = bindings[0].value if len(bindings) == 1 else None
+        made = self.scopes.only(call.func).value
         if not isinstance(made, cst.Lambda) or len(made.params.params) != 1 or len(call.args) != 1:
             return None
         methods: list[str] = []
@@ -242,12 +241,9 @@ class Readings(ValueAnalysis):
         `besides` are statements whose uses of such names do not count.
         """
         for name in self.tree.within(region, cst.Name):
-            bindings = self.scopes.reaching(name)
-            if self._is_key(name, region):
+            assign, value = self.scopes.only(name).node, self.scopes.only(name).value
+            if not isinstance(assign, cst.Assign) or self._is_key(name, region):
                 continue
-            if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Assign):
-                continue
-            assign, value = bindings[0].node, bindings[0].value
             target = assign.targets[0].target
             if value is None or not isinstance(target, cst.Name) or len(assign.targets) != 1:
                 continue
@@ -295,9 +291,8 @@ class Readings(ValueAnalysis):
         bound = self.scopes.stored(held)
         if isinstance(held, cst.Subscript) and isinstance(held.value, cst.Name):
             held = held.value
-            bindings = self.scopes.reaching(held)
-            made = bindings[0] if len(bindings) == 1 else None
-            bound = made if made is not None and isinstance(made.value, cst.Dict) else None
+            made = self.scopes.only(held)
+            bound = made if isinstance(made.value, cst.Dict) else None
         if bound is None or not isinstance(held, cst.Name):
             return False
         uses = [one for one in self.scopes.uses(bound, self.scopes.home(line)) if one is not held]

@@ -72,7 +72,7 @@ class Submodules(ValueAnalysis):
 
     def _is_open(self, node: cst.BaseExpression) -> bool:
         """Return whether a name is a parameter to which code that is not in view may pass more."""
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        bindings = self.scopes.reaching(node)
         return any(
             isinstance(each.node, cst.Param)
             and each.how is How.PARAMETER

@@ -489,8 +489,7 @@ class _Reader:
         """Remove a factor from the queries: `q * scale`, or a line `q = q * scale`."""
         value, line = query, None
         if isinstance(query, cst.Name):
-            bindings = self.scopes.reaching(query)
-            node = bindings[0].node if len(bindings) == 1 else None
+            node = self.scopes.only(query).node
             if isinstance(node, cst.Assign) and self._only_use(node) is query:
                 value, line = node.value, self.tree.statement(node)
         if not isinstance(value, cst.BinaryOperation) or self.factors:
@@ -513,8 +512,7 @@ class _Reader:
     def _untransposed(self, key: cst.BaseExpression) -> cst.BaseExpression | None:
         """Return the keys whose last two dimensions an expression transposes."""
         if isinstance(key, cst.Name):
-            bindings = self.scopes.reaching(key)
-            node = bindings[0].node if len(bindings) == 1 else None
+            node = self.scopes.only(key).node
             if not isinstance(node, cst.Assign) or self._only_use(node) is not key:
                 return None
             if isinstance(node.value, cst.Name):

@@ -59,7 +59,7 @@ class CallExtras(ValueAnalysis):
 
     def _all_parts(self, node: cst.BaseExpression) -> Iterator[str]:
         """Yield the path of the network whose parts a loop variable stands for."""
-        for binding in self.scopes.reaching(node) if isinstance(node, cst.Name) else ():
+        for binding in self.scopes.reaching(node):
             if binding.how is not How.LOOP or binding.value is None:
                 continue
             source = binding.value

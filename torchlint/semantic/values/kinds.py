@@ -180,7 +180,7 @@ class Kinds(Analysis):
 
     def _is_drawn(self, node: cst.BaseExpression) -> bool:
         """Return whether a name holds what a loop goes through, as parameters are."""
-        bindings = self.scopes.reaching(node) if type(node) is cst.Name else ()
+        bindings = self.scopes.reaching(node)
         return bool(bindings) and all(each.how is How.LOOP for each in bindings)
 
     def _kind_of_item(self, node: cst.Subscript) -> Kind:
@@ -476,7 +476,7 @@ class Kinds(Analysis):
 
     def _kind_of_drawn(self, node: cst.BaseExpression) -> Kind:
         """Return the kind of the items of a comprehension, or of a name for one."""
-        reaching = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        reaching = self.scopes.reaching(node)
         made = [each.value for each in reaching] if reaching else [node]
         drawn = all(isinstance(each, (cst.ListComp, cst.GeneratorExp)) for each in made)
         return self._element(node, (0,)) if drawn else _UNKNOWN

@@ -159,11 +159,11 @@ class Visibility(ValueAnalysis):
         """Return the container of a member (`self.blocks[i]`, `for block in self.blocks:`)."""
         if isinstance(node, cst.Subscript):
             return node.value
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-        value = bindings[0].value if len(bindings) == 1 else None
-        if value is None or bindings[0].how is not How.LOOP:
+        binding = self.scopes.only(node)
+        value = binding.value
+        if value is None or binding.how is not How.LOOP:
             return None
-        return self.iteration.source(value, bindings[0].path)[0]
+        return self.iteration.source(value, binding.path)[0]
 
     def _has_known_bases(self, owner: cst.ClassDef) -> bool:
         return all(

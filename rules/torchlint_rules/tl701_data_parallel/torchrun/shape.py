@@ -373,11 +373,9 @@ class _Reader:
         """Return whether an expression is the wrapped network, by its name or as a parameter."""
         if not isinstance(node, cst.Name):
             return False
-        bindings = self.script.scopes.reaching(node)
-        if len(bindings) == 1 and bindings[0].how is How.PARAMETER:
-            parameter = bindings[0].node
-            assert isinstance(parameter, cst.Param)
-            given = self.script.functions.given(parameter)
+        binding = self.script.scopes.only(node)
+        if isinstance(binding.node, cst.Param):
+            given = self.script.functions.given(binding.node)
             return any(isinstance(one, cst.Name) and one.value in self.names for one in given)
         return node.value in self.names
 
