@@ -86,7 +86,7 @@ def _members(script: Script, node: cst.BaseExpression) -> _Members:
         return _Members((node,))
     if not isinstance(node, cst.Name):
         return _Members(())
-    value = script.scopes.assigned(node)
+    value = script.scopes.only(node).assigned
     if isinstance(value, (cst.ListComp, cst.Call)):
         return _members(script, value)
     if isinstance(value, cst.List):

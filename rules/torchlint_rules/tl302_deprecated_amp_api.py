@@ -191,10 +191,9 @@ def _goes_through(script: Script, name: cst.Name, line: cst.Import | cst.ImportF
 
 def _is_type(script: Script, mention: cst.CSTNode) -> bool:
     """Return whether a use is an annotation or a class in a comparison."""
-    holder = script.tree.parent(mention)
-    if isinstance(holder, cst.Annotation):
+    if isinstance(script.tree.parent(mention), cst.Annotation):
         return True
-    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+    outer = script.tree.taker(mention)
     return isinstance(outer, cst.Call) and script.name(outer.func) == "builtins.isinstance"
 
 

@@ -82,7 +82,7 @@ def _logits(script: Script, node: cst.BaseExpression) -> _Logits | None:
             node = node.value
         elif isinstance(node, cst.Name):
             binding = script.scopes.only(node)
-            value = script.scopes.assigned(node)
+            value = script.scopes.only(node).assigned
             if value is None or binding in bindings:
                 return None
             uses.add(id(node))

@@ -135,7 +135,7 @@ def _is_output(script: Script, read: Reading) -> bool:
 def _logged_by(script: Script, read: Reading) -> cst.Call | None:
     """Return the call of Lightning's `self.log` whose value is what is read."""
     arg = script.tree.parent(read.node)
-    call = script.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+    call = script.tree.taker(read.node)
     if not isinstance(call, cst.Call) or script.loops.owner(call) != "lightning":
         return None
     owner = receiver_of(call, _LOG)

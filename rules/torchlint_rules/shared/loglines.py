@@ -156,12 +156,9 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
 
 def _is_unseen(script: Script, recorder: cst.BaseExpression) -> bool:
     """Return whether a recorder is of a class of the project that is not in view: it may gate."""
-    bindings = script.functions.attribute(recorder) if type(recorder) is cst.Attribute else ()
-    if isinstance(recorder, cst.Name):
-        bindings = script.scopes.reaching(recorder)
     return any(
         isinstance(each.value, cst.Call) and (script.name(each.value.func) or "").startswith(".")
-        for each in bindings
+        for each in script.functions.bindings(recorder)
     )
 
 

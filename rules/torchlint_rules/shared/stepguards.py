@@ -131,7 +131,7 @@ def _leaves(holder: cst.If, *ways: type[cst.BaseSmallStatement]) -> bool:
 
 def _read_before(script: Script, node: cst.BaseExpression) -> Reading | None:
     """Return the reading that a name holds."""
-    value = script.scopes.assigned(node)
+    value = script.scopes.only(node).assigned
     found = next(script.readings.within(value), None) if value is not None else None
     return found if found is not None and found.node is value else None
 

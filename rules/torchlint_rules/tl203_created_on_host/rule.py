@@ -124,7 +124,7 @@ def _moved_under_guard(script: Script, call: cst.Call) -> cst.Assign | None:
     """Return the line that creates what a branch moves (`if cuda: x = x.cuda()`), read after it."""
     func, small = cst.ensure_type(call.func, cst.Attribute), script.tree.parent(call)
     moved, suite = func.value, script.tree.parent(script.tree.statement(call))
-    branch = script.tree.parent(suite) if suite is not None else None
+    branch = script.tree.parent(suite)
     binding = script.scopes.only(moved)
     line = binding.node
     if not isinstance(line, cst.Assign) or not isinstance(small, cst.Assign):

@@ -160,7 +160,7 @@ def _whole(script: Script, node: cst.BaseExpression) -> cst.BaseExpression:
     """Return the expression around a constant that only reshapes, casts, masks or moves it."""
     while True:
         holder = script.tree.parent(node)
-        outer = script.tree.parent(holder) if holder is not None else None
+        outer = script.tree.parent(holder)
         if (
             isinstance(holder, cst.Attribute)
             and isinstance(outer, cst.Call)

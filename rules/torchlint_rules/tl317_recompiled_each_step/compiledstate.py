@@ -237,5 +237,5 @@ def _guarded(
 
 def _is_in_math(script: Script, node: cst.CSTNode) -> bool:
     """Return whether a number is given to a function of `math`, for which it must be known."""
-    call = script.tree.parent(script.tree.parent(node) or node)
+    call = script.tree.parent(script.tree.parent(node))
     return isinstance(call, cst.Call) and (script.name(call.func) or "").startswith("math.")

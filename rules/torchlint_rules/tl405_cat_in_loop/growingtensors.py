@@ -248,7 +248,7 @@ def _grows_too(script: Script, line: cst.Assign, use: cst.CSTNode, text: str) ->
     element = script.tree.parent(use)
     if isinstance(element, cst.Comparison):
         return _is_asked_for(script, use)
-    holder = script.tree.parent(element) if element is not None else None
+    holder = script.tree.parent(element)
     call = script.tree.parent(holder) if isinstance(holder, (cst.List, cst.Tuple)) else element
     if isinstance(call, cst.Arg):
         call = script.tree.parent(call)
@@ -272,7 +272,7 @@ def _is_asked_for(script: Script, use: cst.CSTNode) -> bool:
 
 def _is_start(script: Script, use: cst.CSTNode, growth: cst.Assign, text: str) -> bool:
     """Return whether a use is the target in the branch for all iterations but the first."""
-    line = script.tree.parent(script.tree.parent(use) or use)
+    line = script.tree.parent(script.tree.parent(use))
     if not isinstance(line, cst.Assign) or len(line.targets) != 1:
         return False
     if line.targets[0].target is not use:

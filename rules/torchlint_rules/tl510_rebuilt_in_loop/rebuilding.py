@@ -76,7 +76,7 @@ def _moved(script: Script, call: cst.Call) -> cst.BaseExpression:
     node: cst.BaseExpression = call
     while True:
         outer = script.tree.parent(node)
-        around = script.tree.parent(outer) if outer is not None else None
+        around = script.tree.parent(outer)
         if not isinstance(outer, cst.Attribute) or outer.attr.value not in _MOVES:
             return node
         if not isinstance(around, cst.Call) or around.func is not outer:

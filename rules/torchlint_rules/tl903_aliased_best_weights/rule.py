@@ -290,8 +290,7 @@ def _is_of_torch(script: Script, value: cst.BaseExpression) -> bool:
 
 def _copied(script: Script, value: cst.BaseExpression, word: str) -> Edits:
     """Return the edits that copy a value deeply and remove a shallow copy around it."""
-    holder = script.tree.parent(value)
-    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+    outer = script.tree.taker(value)
     if isinstance(outer, cst.Call) and script.name(outer.func) == "copy.copy":
         return script.edits.replace(outer.func, word)
     span = script.span(value)

@@ -16,7 +16,7 @@ from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instan
 from torchlint.semantic.calls.overriding import Overriding
 from torchlint.semantic.calls.passing import Passing
 from torchlint.semantic.scope.limits import CALLED, REACHED
-from torchlint.semantic.scope.memo import AnswerIndex, Memo
+from torchlint.semantic.scope.memo import AnswerIndex, Memo, memoized
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.syntax.methods import word_of
@@ -37,10 +37,6 @@ class Functions:
         self.scopes = scopes
         self.names = names
         trail = names.trail
-        self.callers = Memo[cst.FunctionDef, "tuple[cst.Call, ...]"](
-            (), trail, self._all_callers
-        ).answer
-        """Return the calls in this file that run a function."""
         self._definitions = Memo[cst.CSTNode, "Definition | None"](None, trail, self._definition)
         self.definition = self._definitions.answer
         """Return the one function or class of this file that an expression names."""
@@ -48,17 +44,15 @@ class Functions:
         self.instance_of = self._instances.answer
         """Return the class of this file that an expression is known to be an instance of."""
         self._holding = Instances(tree, scopes, names)
-        self._overriding = Overriding(tree, scopes, self.lineage, self.method, self.instance_of)
-        self._passing = Passing(tree, scopes, names, self.callers, self.definition, self.mentions)
+        self._overriding = Overriding(self)
+        self._passing = Passing(self)
         self.owner_of_self = self._passing.owner_of_self
         """Return the class of a `self` parameter, None for any other parameter."""
         self.given = self._passing.given
         """Return the expressions that calls in view pass to a parameter, and its default."""
         self.passed = self._passing.passed
         """Return the expression that a call passes for a parameter, None if it passes none."""
-        self._aliases = Aliases(
-            tree, scopes, names, self.definition, self.attribute, self.given, self.attributes
-        )
+        self._aliases = Aliases(self)
         self.taken = self._passing.taken
         """Return the binding of the parameter for which a call passes an expression."""
         self.named_like = self._aliases.named_like
@@ -248,6 +242,16 @@ class Functions:
             return None
         return self.instance_of(call.args[position].value)
 
+    def bindings(self, node: cst.CSTNode | None) -> tuple[Binding, ...]:
+        """Return the bindings of a name or an attribute, none for other nodes."""
+        return self.attribute(node) if type(node) is cst.Attribute else self.scopes.reaching(node)
+
+    def held(self, binding: Binding) -> list[cst.BaseExpression]:
+        """Return what a binding is assigned, or what calls in view pass for a parameter."""
+        if binding.parameter is not None:
+            return self.given(binding.parameter)
+        return [binding.value] if binding.how is How.ASSIGN and binding.value is not None else []
+
     def attribute(self, node: cst.Attribute) -> tuple[Binding, ...]:
         """Return the bindings of an attribute of a module or of an instance of a class in view."""
         if known := self.names.linked(node):
@@ -340,7 +344,9 @@ class Functions:
             found.setdefault(attribute.attr.value, []).append(attribute)
         return found
 
-    def _all_callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
+    @memoized(())
+    def callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
+        """Return the calls in this file that run a function."""
         found, aliased = list(self._find_callers(function)), list(self._aliases.calls(function))
         if aliased:
             found = [each for each in found if not self._is_partial(each)]
@@ -401,8 +407,8 @@ class Functions:
         call = self.tree.parent(mention)
         if isinstance(call, cst.Call):
             return call if call.func is mention else None
-        outer = self.tree.parent(call) if isinstance(call, cst.Arg) else None
-        return outer if isinstance(outer, cst.Call) and self._is_partial(outer) else None
+        outer = self.tree.taker(mention)
+        return outer if outer is not None and self._is_partial(outer) else None
 
     def _is_partial(self, call: cst.Call) -> bool:
         return self.names.name(call.func) == "functools.partial"
@@ -445,7 +451,7 @@ class Functions:
 
     def given_unseen(self, parameter: cst.Param) -> bool:
         """Return whether code of the project that is not in view may pass a parameter."""
-        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        function = self.tree.parent(self.tree.parent(parameter))
         if not isinstance(function, cst.FunctionDef) or not self.called_unseen(function):
             return False
         return self.owner_of_self(parameter) is None
@@ -565,16 +571,6 @@ class Functions:
         return any(
             self.scopes.function(node) is function for node in self.tree.within(function, cst.Yield)
         )
-
-
-class Analysis:
-    """What most analyses of a file ask: its functions, nodes, scopes and names."""
-
-    def __init__(self, functions: Functions) -> None:
-        self.functions = functions
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
 
 
 def _bases(owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:

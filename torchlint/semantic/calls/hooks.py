@@ -9,7 +9,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.syntax.methods import method_of
 
@@ -145,7 +146,7 @@ class Hooks(Analysis):
     def steps_by_hand(self, owner: cst.CSTNode) -> bool:
         """Return whether a class is a module of Lightning that optimizes by hand."""
         return any(
-            isinstance(line := self.tree.parent(self.tree.parent(target) or target), cst.Assign)
+            isinstance(line := self.tree.parent(self.tree.parent(target)), cst.Assign)
             and self.tree.inside(target, owner)
             and self.tree.code(line.value) == "False"
             for target in self.functions.attributes(_AUTOMATIC)

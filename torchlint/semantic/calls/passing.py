@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.scope.memo import Memo
-from torchlint.semantic.scope.names import Names
-from torchlint.semantic.scope.scopes import Binding, How, Scopes
-from torchlint.semantic.syntax.tree import Tree
+from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.scope.scopes import Binding, How
 
 _DATACLASSES: Final = frozenset(
     (
@@ -23,49 +22,26 @@ _FIELDS: Final = frozenset("dataclasses.field attr.ib attr.attrib attr.field att
 _DEFAULTS: Final = frozenset("default default_factory factory".split())
 
 
-class Passing:
+class Passing(Analysis):
     """Relates the arguments of calls to the parameters of the functions that they run."""
-
-    def __init__(
-        self,
-        tree: Tree,
-        scopes: Scopes,
-        names: Names,
-        callers: Callable[[cst.FunctionDef], tuple[cst.Call, ...]],
-        definition: Callable[[cst.CSTNode], cst.CSTNode | None],
-        mentions: Callable[[str], Sequence[cst.CSTNode]],
-    ) -> None:
-        self.tree = tree
-        self.scopes = scopes
-        self.names = names
-        self.callers = callers
-        self.definition = definition
-        self.mentions = mentions
-        self._partials = Memo[cst.CSTNode, "cst.Call | None"](
-            None, names.trail, self._partial_behind
-        )
 
     def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
         """Return the expressions that calls in view pass to a parameter, and its default."""
-        parameters = self.tree.parent(parameter)
-        function = self.tree.parent(parameters) if parameters is not None else None
+        function = self.tree.parent(self.tree.parent(parameter))
         starred = isinstance(parameter.star, str) and parameter.star != ""
         if starred or type(function) is not cst.FunctionDef:
             return []
-        found: list[cst.BaseExpression] = []
+        found = []
         for call in self._running(function):
             value = self.passed(call, function, parameter.name.value)
-            if value is not None:
-                found.append(value)
-            elif parameter.default is not None:
-                found.append(parameter.default)
-        return found
+            found.append(value if value is not None else parameter.default)
+        return [each for each in found if each is not None]
 
     def _running(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         """Yield the calls that run a function, for one that hands all on those that give it."""
-        for call in self.callers(function):
+        for call in self.functions.callers(function):
             handing = self._handing_on(call)
-            yield from (self.callers(handing) if handing is not None else ()) or (call,)
+            yield from (self.functions.callers(handing) if handing is not None else ()) or (call,)
 
     def _handing_on(self, call: cst.Call) -> cst.FunctionDef | None:
         """Return the function that hands all that it gets on: `f(*args, **kwargs)`."""
@@ -94,7 +70,7 @@ class Passing:
         index = names.index(name) - self._bound_first(call, function)
         if self._is_partial(call):
             index += 1
-        elif (made := self._partials.answer(call.func)) is not None:
+        elif (made := self._partial_behind(call.func)) is not None:
             known = self.passed(made, function, name)
             if known is not None:
                 return known
@@ -104,11 +80,10 @@ class Passing:
             return None
         return plain[index].value
 
+    @memoized(None)
     def _partial_behind(self, called: cst.CSTNode) -> cst.Call | None:
         """Return the call of `functools.partial` whose result a name holds."""
-        binding = self.scopes.only(called)
-        parameter = binding.node if isinstance(binding.node, cst.Param) else None
-        held = self.given(parameter) if parameter is not None else [binding.value]
+        held = self.functions.held(self.scopes.only(called))
         made = held[0] if len(held) == 1 else None
         return made if isinstance(made, cst.Call) and self._is_partial(made) else None
 
@@ -136,7 +111,7 @@ class Passing:
             return 0
         method = function.name.value
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == method:
-            named = self.definition(call.func.value)
+            named = self.functions.definition(call.func.value)
             return 0 if isinstance(named, cst.ClassDef) else 1
         return 1
 
@@ -145,7 +120,7 @@ class Passing:
     def owner_of_self(self, parameter: cst.Param) -> cst.ClassDef | None:
         """Return the class of a `self` parameter, None for any other parameter."""
         parameters = self.tree.parent(parameter)
-        function = self.tree.parent(parameters) if parameters is not None else None
+        function = self.tree.parent(parameters)
         if type(function) is not cst.FunctionDef or type(parameters) is not cst.Parameters:
             return None
         first = (*parameters.posonly_params, *parameters.params)[:1]
@@ -201,11 +176,11 @@ class Passing:
             if isinstance(each, cst.AnnAssign) and isinstance(each.target, cst.Name)
         ]
         placed = field.name in declared and not owner.bases
-        for mention in self.mentions(owner.name.value):
+        for mention in self.functions.mentions(owner.name.value):
             call = self.tree.parent(mention)
             if not isinstance(call, cst.Call) or call.func is not mention:
                 continue
-            if self.definition(mention) is not owner:
+            if self.functions.definition(mention) is not owner:
                 continue
             index = declared.index(field.name) if placed else len(call.args)
             plain = [arg for arg in call.args if arg.keyword is None]

@@ -77,8 +77,8 @@ class Batches(ValueAnalysis):
             if holder.attr.value not in ("to", "cuda"):
                 return False
             at, holder = call, self.tree.parent(call)
-        outer = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
-        if isinstance(outer, cst.Call) and outer.func is not at:
+        outer = self.tree.taker(at)
+        if outer is not None:
             return (self.names.name(outer.func) or "").startswith("torch.")
         return isinstance(holder, (cst.BinaryOperation, cst.ComparisonTarget))
 

@@ -149,7 +149,7 @@ class Batching(ValueAnalysis):
             if len(parts) != len(value.elements):
                 return None
         elif isinstance(value, cst.Name):
-            return [] if self.scopes.assigned(value) is not None else None
+            return [] if self.scopes.only(value).assigned is not None else None
         elif isinstance(value, cst.Call):
             func = value.func
             if isinstance(func, cst.Attribute) and func.attr.value in _CASTS and not value.args:

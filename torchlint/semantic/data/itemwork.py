@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
-from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
@@ -180,7 +180,7 @@ class ItemWork(ValueAnalysis):
             return bool(found) and all(
                 id(binding) in seen
                 or (
-                    bool(values := self._values_of(binding))
+                    bool(values := self.functions.held(binding))
                     and all(self.stays(value, inner) for value in values)
                 )
                 for binding in found
@@ -193,13 +193,6 @@ class ItemWork(ValueAnalysis):
             named = self.names.name(node.func) == "torch.device" and len(node.args) == 1
             return named and self.tree.code(node.args[0].value).strip("'\"") == "cpu"
         return self.tree.code(node).strip("'\"") in ("cpu", "None")
-
-    def _values_of(self, binding: Binding) -> list[cst.BaseExpression]:
-        """Return the values that a binding can give a name, nothing if they are not visible."""
-        if isinstance(binding.node, cst.Param):
-            return self.functions.given(binding.node)
-        plain = binding.how is How.ASSIGN and binding.value is not None
-        return [binding.value] if plain and binding.value is not None else []
 
     def is_item(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a tensor in use, not an object holding settings."""

@@ -68,7 +68,7 @@ class LastPass(ValueAnalysis):
     def _behind_bar(self, node: cst.BaseExpression) -> cst.BaseExpression:
         """Return the iterable inside a progress bar, and the name bound to the bar."""
         if isinstance(node, cst.Name):
-            value = self.scopes.assigned(node)
+            value = self.scopes.only(node).assigned
             node = value if value is not None and self._is_bar(value) else node
         if isinstance(node, cst.Call) and self._is_bar(node):
             return node.args[0].value

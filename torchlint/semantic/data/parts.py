@@ -150,7 +150,7 @@ class Parts(ValueAnalysis):
 
     def _of_parameter(self, node: cst.Param, steps: Steps, depth: int) -> list[Part] | None:
         parameters = self.tree.parent(node)
-        owner = self.tree.parent(parameters) if parameters is not None else None
+        owner = self.tree.parent(parameters)
         if isinstance(owner, cst.Lambda) and isinstance(parameters, cst.Parameters):
             return self._of_mapped(owner, parameters.params.index(node), steps, depth)
         if node.star == "*" and isinstance(owner, cst.FunctionDef):
@@ -179,7 +179,7 @@ class Parts(ValueAnalysis):
     ) -> list[Part] | None:
         """Follow the parameter of `map(lambda x: …, things)`, or of another's `tree_map`."""
         arg = self.tree.parent(function)
-        call = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        call = self.tree.taker(function)
         if not isinstance(call, cst.Call):
             return None
         others = [each.value for each in call.args if each is not arg]

@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.calls.analysis import Analysis
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.values.options import Options
 from torchlint.semantic.values.values import Values
@@ -32,10 +32,10 @@ class ShortPasses(Analysis):
             return ends or any(self._stops_early(place, line) for line in place.body.body)
         if not isinstance(place, cst.Call):
             return False
-        holder = self.tree.parent(place)
-        drawing = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
-        if isinstance(drawing, cst.Call) and self._is_next(drawing):
+        drawing = self.tree.taker(place)
+        if drawing is not None and self._is_next(drawing):
             return True
+        holder = self.tree.parent(place)
         return isinstance(holder, cst.Assign) and self._is_drawn_once(holder)
 
     def _goes_on(self, loop: cst.For) -> bool:
@@ -51,8 +51,7 @@ class ShortPasses(Analysis):
         uses = self._uses(made, target) if isinstance(target, cst.Name) else []
         if len(uses) != 1 or len(made.targets) != 1:
             return False
-        arg = self.tree.parent(uses[0])
-        drawing = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        drawing = self.tree.taker(uses[0])
         return (
             isinstance(drawing, cst.Call)
             and self._is_next(drawing)
@@ -118,8 +117,7 @@ class ShortPasses(Analysis):
         return True
 
     def _is_counted(self, use: cst.Name) -> bool:
-        arg = self.tree.parent(use)
-        asked = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        asked = self.tree.taker(use)
         return isinstance(asked, cst.Call) and self.names.name(asked.func) == "builtins.len"
 
     def _is_next(self, call: cst.Call) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.known import ValueAnalysis
 
@@ -68,20 +68,9 @@ class TokenRows(ValueAnalysis):
             return list(self.functions.returns(function))
         if not isinstance(node, (cst.Name, cst.Attribute)):
             return None
-        bindings = (
-            self.scopes.reaching(node)
-            if isinstance(node, cst.Name)
-            else self.functions.attribute(node)
-        )
-        found: list[cst.BaseExpression] = []
-        for binding in bindings:
-            if isinstance(binding.node, cst.Param):
-                found += self.functions.given(binding.node)
-            elif binding.how is How.ASSIGN and binding.value is not None:
-                found.append(binding.value)
-            else:
-                return []
-        return found
+        bindings = self.functions.bindings(node)
+        plain = all(each.assigned or each.parameter for each in bindings)
+        return [one for each in bindings if plain for one in self.functions.held(each)]
 
     def _is_table(self, call: cst.Call, trace: _Trace) -> bool:
         name = self.names.name(call.func) or ""

@@ -445,7 +445,7 @@ class UnseenSearch(ValueAnalysis):
             return None
         self._seen.add(id(node))
         parameters = self.tree.parent(node)
-        function = self.tree.parent(parameters) if parameters is not None else None
+        function = self.tree.parent(parameters)
         if isinstance(function, cst.Lambda) or self.functions.owner_of_self(node) is not None:
             return None
         given = self.functions.given(node)

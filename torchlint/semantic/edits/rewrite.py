@@ -340,7 +340,7 @@ class Rewrite(ExpressionEdits):
     def _emptied_else(self, last: cst.BaseStatement) -> Edits | None:
         """Remove the `else:` whose last statement goes, None for another block or a comment."""
         block = self.tree.parent(last)
-        branch = self.tree.parent(block) if block is not None else None
+        branch = self.tree.parent(block)
         if not isinstance(branch, cst.Else):
             return None
         start = self.line_start(self.tree.span(branch).start)

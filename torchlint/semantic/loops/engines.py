@@ -9,7 +9,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.calls.analysis import Analysis
 from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.syntax.methods import word_of
 
@@ -91,11 +91,10 @@ class Engines(Analysis):
     def _registered(self, function: cst.FunctionDef) -> Iterator[tuple[cst.Call, cst.Arg]]:
         """Yield the calls that get a function as an argument."""
         for mention in self.functions.mentions(function.name.value):
-            arg = self.tree.parent(mention)
-            call = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+            arg, call = self.tree.parent(mention), self.tree.taker(mention)
             if (
                 isinstance(arg, cst.Arg)
-                and isinstance(call, cst.Call)
+                and call is not None
                 and isinstance(mention, (cst.Name, cst.Attribute))
                 and self.functions.definition(mention) is function
             ):

@@ -93,7 +93,7 @@ class Frequencies(ValueAnalysis):
                     if source is None and path == (COUNTER,):
                         return name.value
         for line in self.tree.within(loop.body, cst.AugAssign):
-            holder = self.tree.parent(self.tree.parent(line) or line)
+            holder = self.tree.parent(self.tree.parent(line))
             adds_one = isinstance(line.value, cst.Integer) and line.value.value == "1"
             if holder is loop.body and adds_one and isinstance(line.operator, cst.AddAssign):
                 return dotted(line.target) or None
@@ -122,7 +122,7 @@ class Frequencies(ValueAnalysis):
         line: cst.CSTNode | None = None
         if type(node) is not cst.Module:
             line = self.tree.statement(node)
-        block = self.tree.parent(line) if line is not None else None
+        block = self.tree.parent(line)
         if isinstance(line, cst.For | cst.If) and isinstance(line.body, cst.SimpleStatementSuite):
             line, block = line.body, line
         if not isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite):
@@ -300,7 +300,7 @@ class Frequencies(ValueAnalysis):
 
     def _assigned(self, test: cst.BaseExpression) -> cst.BaseExpression:
         """Return the test that a name holds, or the test itself."""
-        return self.scopes.assigned(test) or test
+        return self.scopes.only(test).assigned or test
 
     def _steps(self, guard: cst.If) -> bool:
         """Return whether a test only gathers the passes of one optimizer step."""
@@ -363,7 +363,7 @@ class Frequencies(ValueAnalysis):
     def _is_named_rare(self, asked: tuple[cst.Name, bool]) -> bool:
         """Return whether a name holds the result of a rare test."""
         name, wanted = asked
-        value = self.scopes.assigned(name)
+        value = self.scopes.only(name).assigned
         return value is not None and self.rare(value, wanted)
 
     def tests_for_non_finite(self, test: cst.BaseExpression, wanted: bool = True) -> bool:

@@ -163,7 +163,7 @@ class Loops(ValueAnalysis):
                 inner is not None
                 and isinstance(inner, cst.For)
                 and self.tree.inside(call, inner.iter)
-                and self.tree.parent(self.tree.parent(inner) or inner) is node
+                and self.tree.parent(self.tree.parent(inner)) is node
             ):
                 yield call
 

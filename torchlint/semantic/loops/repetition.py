@@ -8,7 +8,8 @@ from typing import Final
 import libcst as cst
 
 from torchlint.finding import Note
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.generation import Generation
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role

@@ -6,7 +6,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
 from torchlint.semantic.loops.ownership import Ownership

@@ -45,6 +45,16 @@ class Binding(NamedTuple):
     qualified: str = ""
     starred: bool = False
 
+    @property
+    def assigned(self) -> cst.BaseExpression | None:
+        """The value of a plain assignment, None for any other binding."""
+        return self.value if self.how is How.ASSIGN else None
+
+    @property
+    def parameter(self) -> cst.Param | None:
+        """The parameter of a function or a lambda, None for any other binding."""
+        return self.node if type(self.node) is cst.Param else None
+
 
 # Bindings compare by identity, as nodes do, and are keys of many dictionaries.
 Binding.__eq__ = object.__eq__  # type: ignore[method-assign]

@@ -380,11 +380,6 @@ class Scopes(Blocks):
         found = self.reaching(use)
         return found[0] if len(found) == 1 else UNBOUND
 
-    def assigned(self, use: cst.CSTNode | None) -> cst.BaseExpression | None:
-        """Return the one value that a name is assigned, None if it can have others or none."""
-        binding = self.only(use)
-        return binding.value if binding.how is How.ASSIGN else None
-
     def used_outside(self, binding: Binding, nodes: frozenset[int]) -> bool:
         """Return whether an imported name is exported, or read by other than the given nodes."""
         quoted = {f'"{binding.name}"', f"'{binding.name}'"}

@@ -173,10 +173,16 @@ class Tree:
             elif type(child) not in _NO_NODES and _is_node(child):
                 yield child
 
-    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        """Return the node that holds `node`; None for the module and for layout."""
-        rank = self.ranks.get(node, 0)
+    def parent(self, node: cst.CSTNode | None) -> cst.CSTNode | None:
+        """Return the node that holds `node`; None for the module, for layout and for None."""
+        rank = self.ranks.get(node, 0) if node is not None else 0
         return self.nodes[self.outer[rank]] if self.outer[rank] >= 0 else None
+
+    def taker(self, node: cst.CSTNode | None) -> cst.Call | None:
+        """Return the call that gets `node` as an argument, None if none does."""
+        holder = self.parent(node)
+        call = self.parent(holder) if type(holder) is cst.Arg else None
+        return call if type(call) is cst.Call else None
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the nodes around `node`, the nearest first, the module last."""

@@ -230,7 +230,7 @@ class Accumulators(ValueAnalysis):
         holder = self.tree.parent(place)
         if isinstance(holder, cst.For):
             return holder.iter is place and self.kinds.kind(place) is Kind.MAPPING
-        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        call = self.tree.taker(place)
         return isinstance(call, cst.Call) and self.kinds.names.name(call.func) == "builtins.len"
 
     def _grows_by(self, place: cst.BaseExpression, path: str) -> bool:

@@ -436,7 +436,7 @@ class Trainings(ValueAnalysis):
         """Return what an assignment makes of an option afterwards, None where none may touch it."""
         found = None
         for target in self.functions.attributes(name):
-            line = self.tree.parent(self.tree.parent(target) or target)
+            line = self.tree.parent(self.tree.parent(target))
             if not isinstance(line, (cst.Assign, cst.AugAssign)) or not self._may_be(
                 target.value, call
             ):

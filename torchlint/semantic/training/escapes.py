@@ -230,11 +230,9 @@ class Escapes(ValueAnalysis):
                 yield bound
 
     def _read(self, node: cst.BaseExpression) -> tuple[Binding, ...]:
-        if isinstance(node, cst.Name):
-            return self.scopes.reaching(node)
-        if isinstance(node, cst.Attribute):
-            return self.functions.attribute(node)
-        return self._read(node.value) if isinstance(node, cst.Subscript) else ()
+        if isinstance(node, cst.Subscript):
+            return self._read(node.value)
+        return self.functions.bindings(node)
 
     def _cuts(self, call: cst.Call) -> bool:
         func = call.func

@@ -108,7 +108,7 @@ class FlaggedEvaluations(ValueAnalysis):
 
     def _asked(self, test: cst.BaseExpression) -> cst.BaseExpression:
         """Return the test itself, or the one that a name before the loop keeps the result of."""
-        kept = self.scopes.assigned(test)
+        kept = self.scopes.only(test).assigned
         return kept if kept is not None and _flag(kept) is not None else test
 
     def _sets_mode(self, loop: Loop) -> bool:

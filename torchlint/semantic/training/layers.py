@@ -112,8 +112,7 @@ class Layers(ValueAnalysis):
 
     def _is_taken_apart(self, call: cst.Call) -> bool:
         """Return whether layers go to a class of this file that iterates over its children."""
-        holder = self.tree.parent(call)
-        outer = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        outer = self.tree.taker(call)
         owner = self.functions.definition(outer.func) if isinstance(outer, cst.Call) else None
         return isinstance(owner, cst.ClassDef) and any(
             dotted(name).startswith("self.")
@@ -205,7 +204,7 @@ class Layers(ValueAnalysis):
                 return None
             return Layer(node, name, "")
         if isinstance(node, cst.Name):
-            value, scope = self.scopes.assigned(node), self.scopes.scope(node).node
+            value, scope = self.scopes.only(node).assigned, self.scopes.scope(node).node
             if isinstance(value, cst.Call):
                 uses = self.scopes.uses(self.scopes.only(node), scope)
                 made = self._layer(value) if len(list(uses)) == 1 else None

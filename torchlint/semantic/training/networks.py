@@ -92,14 +92,12 @@ class Networks(ValueAnalysis):
     @memoized(frozenset())
     def roots(self, node: cst.BaseExpression) -> Roots:
         """Return what creates the network that an expression is."""
-        if isinstance(node, cst.Name):
-            return self._of_all(self.scopes.reaching(node))
+        if isinstance(node, cst.Attribute) and node.attr.value == "module":
+            return self.roots(node.value)
+        bindings = self.functions.bindings(node)
+        if bindings:
+            return frozenset(root for each in bindings for root in self._of_binding(each))
         if isinstance(node, cst.Attribute):
-            if node.attr.value == "module":
-                return self.roots(node.value)
-            bindings = self.functions.attribute(node)
-            if bindings:
-                return self._of_all(bindings)
             path, owner = dotted(node), self.scopes.class_of(node)
             return frozenset({(path, owner)}) if path.startswith("self.") else _UNKNOWN
         if isinstance(node, cst.Call):
@@ -107,11 +105,6 @@ class Networks(ValueAnalysis):
         if isinstance(node, cst.IfExp):
             return self.roots(node.body) | self.roots(node.orelse)
         return _UNKNOWN
-
-    def _of_all(self, bindings: tuple[Binding, ...]) -> Roots:
-        if not bindings:
-            return _UNKNOWN
-        return frozenset(root for each in bindings for root in self._of_binding(each))
 
     def _of_binding(self, binding: Binding) -> Roots:
         value = binding.value
@@ -387,15 +380,12 @@ class Networks(ValueAnalysis):
     def _mentioned_name(self, node: cst.Name | cst.Attribute, seen: set[int]) -> Iterator[Root]:
         if self.names.name(node) is not None or dotted(node) in _CONSTANTS:
             return
-        if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-        else:
-            bindings = self.functions.attribute(node)
-            if not bindings:
-                yield from self._mentioned(node.value, seen)
-                if dotted(node).startswith("self."):
-                    yield from self.roots(node)
-                return
+        bindings = self.functions.bindings(node)
+        if isinstance(node, cst.Attribute) and not bindings:
+            yield from self._mentioned(node.value, seen)
+            if dotted(node).startswith("self."):
+                yield from self.roots(node)
+            return
         if self.kinds.kind(node) is Kind.MODULE:
             yield from self.roots(node)
             return

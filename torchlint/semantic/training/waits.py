@@ -422,7 +422,7 @@ class Waits(ValueAnalysis):
     def _fills(self, use: cst.Name) -> bool:
         """Return whether a use of a name only adds something to its container."""
         holder = self.tree.parent(use)
-        outer = self.tree.parent(holder) if holder is not None else None
+        outer = self.tree.parent(holder)
         if isinstance(holder, cst.Subscript):
             return isinstance(outer, cst.AssignTarget)
         if not isinstance(holder, cst.Attribute) or holder.attr.value not in FILLS:

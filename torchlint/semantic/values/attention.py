@@ -204,7 +204,7 @@ class _Reader:
                     return None
                 return self._sides(call, value, call.args[0].value, value)
             elif isinstance(holder, (cst.Arg, cst.Element)):
-                call = self._taker(holder)
+                call = self.tree.taker(value) or self.tree.taker(self.tree.parent(holder))
                 if call is None or any(arg.star for arg in call.args):
                     return None
                 if call.args[0] is holder and self.all.is_dropout(call) and self.dropout is None:
@@ -225,14 +225,6 @@ class _Reader:
         """Return a product with the values: weights on the left, or transposed on the right."""
         side, values = (right, left) if self.turned else (left, right)
         return (product, values) if side is weights else None
-
-    def _taker(self, holder: cst.CSTNode) -> cst.Call | None:
-        """Return the call that receives an argument, also inside a list."""
-        if isinstance(holder, cst.Element):
-            outer = self.tree.parent(holder)
-            holder = (self.tree.parent(outer) if outer is not None else None) or holder
-        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
-        return call if isinstance(call, cst.Call) else None
 
     def _product_of(self, call: cst.Call, weights: cst.BaseExpression) -> _Product | None:
         if self.names.name(call.func) in _PRODUCTS and len(call.args) == 2:
@@ -451,7 +443,7 @@ class _Reader:
     def _is_masked_out_of_sight(self, use: cst.Name, end: cst.Name) -> bool:
         """Return whether an unseen function masks the scores, `mask_(scores)`."""
         holder = self.tree.parent(use)
-        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        call = self.tree.taker(use)
         return (
             isinstance(call, cst.Call)
             and call.args[0] is holder
@@ -467,7 +459,7 @@ class _Reader:
         if not isinstance(holder, small) or len(holder.body) != 1:
             return None
         block = holder if isinstance(holder, cst.SimpleStatementSuite) else self.tree.parent(holder)
-        branch = self.tree.parent(block) if block is not None else None
+        branch = self.tree.parent(block)
         if not isinstance(branch, cst.If) or branch.body is not block or branch.orelse is not None:
             return None
         alone = not isinstance(block, cst.IndentedBlock) or len(block.body) == 1

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
@@ -122,7 +123,7 @@ class Configurations(Analysis):
     def _main(self, name: cst.Name, depth: int) -> cst.Call | None:
         """Return the decorator of Hydra that makes the configuration which a name stands for."""
         parameter = self.scopes.only(name).node if depth else name
-        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        function = self.tree.parent(self.tree.parent(parameter))
         if not isinstance(parameter, cst.Param) or not isinstance(function, cst.FunctionDef):
             return None
         for mark in (each.decorator for each in function.decorators):

@@ -8,7 +8,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.target import Target
@@ -161,12 +162,8 @@ class Devices(Analysis):
 
     @memoized(False)
     def _named_device(self, node: cst.Name | cst.Attribute) -> bool:
-        bindings = (
-            self.scopes.reaching(node)
-            if isinstance(node, cst.Name)
-            else self.functions.attribute(node)
-        )
-        shown = [b.value for b in bindings if b.how is How.ASSIGN and b.value is not None]
+        bindings = self.functions.bindings(node)
+        shown = [b.assigned for b in bindings if b.assigned is not None]
         if shown and len(shown) == len(bindings):
             if any(map(self._may_be_accelerator, shown)):
                 return True
@@ -175,15 +172,12 @@ class Devices(Analysis):
         else:
             value = self.values.value_of(node)
             if value.state is State.KNOWN and value.node is not None and value.node is not node:
-                given = [one for each in bindings for one in self._given(each.node)]
+                parameters = [each for each in bindings if each.parameter is not None]
+                given = [one for each in parameters for one in self.functions.held(each)]
                 return self._may_be_accelerator(value.node) or self._is_unseen_device(node, given)
         if self.kinds.kind(node) is Kind.DEVICE or self._configured(node):
             return True
         return isinstance(node, cst.Name) and self._takes_several(node)
-
-    def _given(self, bound: cst.CSTNode) -> list[cst.BaseExpression]:
-        """Return what calls in view pass to a parameter."""
-        return self.functions.given(bound) if isinstance(bound, cst.Param) else []
 
     def _is_unseen_device(
         self, node: cst.Name | cst.Attribute, values: list[cst.BaseExpression]

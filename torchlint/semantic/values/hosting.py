@@ -159,8 +159,8 @@ class Hosting(ValueAnalysis):
             return True
         if isinstance(moved, cst.Attribute) and moved.attr.value == "data":
             return True
-        call = self.tree.parent(self.tree.parent(moved) or moved)
-        holder = self.tree.parent(call) if call is not None else None
+        call = self.tree.parent(self.tree.parent(moved))
+        holder = self.tree.parent(call)
         return isinstance(holder, (cst.Expr, cst.Lambda))
 
     @cached_property

@@ -8,7 +8,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import last_word, method_of, replaces_itself
@@ -435,7 +436,7 @@ class Kinds(Analysis):
         found = joined(given) if given else _UNKNOWN
         if found is not _UNKNOWN:
             return found
-        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        function = self.tree.parent(self.tree.parent(parameter))
         if isinstance(function, cst.FunctionDef) and function.name.value == "forward":
             owner = self.scopes.scope(function).node
             first = function.params.params[1:2]

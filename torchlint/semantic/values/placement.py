@@ -85,11 +85,8 @@ class Placement(ValueAnalysis):
     def _is_copied(self, node: cst.BaseExpression) -> bool:
         """Return whether a tensor was copied to the host, or is what a network on it gives."""
         if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-            return bool(bindings) and all(
-                each.how is How.ASSIGN and each.value is not None and self._is_copied(each.value)
-                for each in bindings
-            )
+            made = [each.assigned for each in self.scopes.reaching(node)]
+            return bool(made) and all(each and self._is_copied(each) for each in made)
         if isinstance(node, cst.BinaryOperation):
             return self._is_copied(node.left) or self._is_copied(node.right)
         if not isinstance(node, cst.Call):

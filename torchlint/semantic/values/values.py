@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
@@ -96,17 +97,12 @@ class Values(Analysis):
     @memoized(_UNKNOWN)
     def value_of(self, node: cst.BaseExpression) -> Value:
         """Return the one expression that `node` can be."""
-        if type(node) is cst.Name:
-            if node.value in _CONSTANTS:
-                return Value(State.KNOWN, node)
-            bindings = self.scopes.reaching(node)
-            return self._joint(bindings) if bindings else Value(State.KNOWN, node)
+        bindings = self.functions.bindings(node)
+        if bindings:
+            return self._joint(bindings)
         if type(node) is cst.Attribute:
-            bindings = self.functions.attribute(node)
-            return self._joint(bindings) if bindings else self._option(node)
-        if type(node) is cst.Subscript:
-            return self._item(node)
-        return Value(State.KNOWN, node)
+            return self._option(node)
+        return self._item(node) if type(node) is cst.Subscript else Value(State.KNOWN, node)
 
     def code_of(self, node: cst.BaseExpression) -> str:
         """Return the code of the one expression that a node can be, else of the node."""
@@ -192,7 +188,7 @@ class Values(Analysis):
     def _unpacked(self, parameter: cst.Param) -> Iterator[Value]:
         """Yield what the dictionaries that calls unpack may pass to a parameter."""
         name = parameter.name.value
-        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        function = self.tree.parent(self.tree.parent(parameter))
         if not isinstance(function, cst.FunctionDef):
             return
         for call in self.functions.callers(function):
@@ -307,11 +303,7 @@ class Values(Analysis):
         return self.entry(read, key) if read is not None else _UNKNOWN
 
     def _entry_of_name(self, node: cst.Name | cst.Attribute, key: str) -> Value:
-        bindings = (
-            self.scopes.reaching(node)
-            if isinstance(node, cst.Name)
-            else self.functions.attribute(node)
-        )
+        bindings = self.functions.bindings(node)
         if not bindings:
             inner = self.value_of(node).node
             return self.entry(inner, key) if isinstance(inner, cst.Dict) else _UNKNOWN
@@ -328,7 +320,7 @@ class Values(Analysis):
         if binding.how is How.ASSIGN and binding.value is not None:
             return self.entry(binding.value, key)
         if isinstance(binding.node, cst.Param) and binding.node.star == "**":
-            function = self.tree.parent(self.tree.parent(binding.node) or binding.node)
+            function = self.tree.parent(self.tree.parent(binding.node))
             if isinstance(function, cst.FunctionDef):
                 calls = self.functions.callers(function)
                 if calls:

@@ -112,7 +112,7 @@ class Agreement:
                     raise ObstacleError(holder, "it is the batch size of one process")
                 if holder.attr.value in ("sampler", "batch_sampler"):
                     raise ObstacleError(holder, "the sampler is another one under torchrun")
-            call = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+            call = script.tree.taker(name)
             if isinstance(call, cst.Call) and not self._may_read(call):
                 why = "it would read the share of one process of the training data"
                 raise ObstacleError(script.tree.smallest_statement(call), why)

@@ -190,8 +190,8 @@ def _stands_as_statement(script: Script, name: cst.Name) -> bool:
     attribute = script.tree.parent(name)
     if isinstance(attribute, (cst.ImportAlias, cst.AsName)):
         return True
-    call = script.tree.parent(attribute) if attribute is not None else None
-    line = script.tree.parent(call) if call is not None else None
+    call = script.tree.parent(attribute)
+    line = script.tree.parent(call)
     return isinstance(call, cst.Call) and isinstance(line, cst.Expr)
 
 

@@ -513,7 +513,7 @@ class _Reader:
                 if any(self.script.tree.inside(use, region) for region in regions):
                     if not self._printed(use):
                         raise ObstacleError(use, "the batch size is read in the training loop")
-                call = self.script.tree.parent(self.script.tree.parent(use) or use)
+                call = self.script.tree.parent(self.script.tree.parent(use))
                 if isinstance(call, cst.Call) and self.script.kind(call) is Kind.MODULE:
                     raise ObstacleError(use, "the network is built for this batch size")
 
