@@ -56,9 +56,8 @@ class CompileWithoutEffect(Rule):
         message, fix = "", None
         if isinstance(holder, cst.Expr) and not _is_expected(script, call):
             message = (
-                f"the result of `{script.tree.brief(call)}` is dropped, and `{named}` stays as "
-                "it is: "
-                f"assign it to `{named}`"
+                f"the result of `{script.tree.brief(call)}` is dropped, and `{named}` stays as it "
+                f"is: assign it to `{named}`"
             )
             fix = _assign(script, call, network)
         elif _wraps(script, network) and script.modules.compiled.compiles_nothing(network):

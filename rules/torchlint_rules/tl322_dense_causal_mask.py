@@ -23,9 +23,8 @@ class DenseCausalMask(Rule):
                 continue
             if script.values.scores.is_causal(given.value):
                 message = (
-                    f"the mask `{script.tree.brief(given.value)}` is causal: `is_causal=True` "
-                    "lets the "
-                    "attention skip half of the scores and store no mask"
+                    f"the mask `{script.tree.brief(given.value)}` is causal: `is_causal=True` lets "
+                    "the attention skip half of the scores and store no mask"
                 )
                 yield Finding(self.code, script.span(given), message, _fix(script, site, given))
 

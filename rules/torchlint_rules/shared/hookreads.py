@@ -58,8 +58,7 @@ def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
             )
             message = (
                 f"`{script.tree.brief(read.node)}` in `{name}` waits for the device in every "
-                "batch: "
-                f"{cure}"
+                f"batch: {cure}"
             )
             yield Finding(code, script.span(read.node), message, fix)
         for call, shown in _printed(script, function):

@@ -66,8 +66,7 @@ class ConstantRebuiltEachStep(Rule):
                 continue
             message = (
                 f"`{script.tree.brief(whole)}` is the same in every step, and each step rebuilds "
-                "it; "
-                f"{_advice(script, whole)}"
+                f"it; {_advice(script, whole)}"
             )
             notes = script.loops.repetition.notes_on_callers(whole)
             found = Finding(self.code, script.span(whole), message, None, notes)

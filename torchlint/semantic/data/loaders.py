@@ -12,6 +12,7 @@ from torchlint.semantic.data.datasets import Datasets, Traits
 from torchlint.semantic.data.lightningloaders import LightningLoaders
 from torchlint.semantic.data.shortpasses import ShortPasses
 from torchlint.semantic.data.tokenbatches import TokenBatches
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.limits import CALLERS
@@ -20,8 +21,6 @@ from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
-from torchlint.semantic.values.options import Options
 from torchlint.semantic.values.signatures import place
 from torchlint.semantic.values.values import State, Value
 
@@ -213,16 +212,15 @@ class Loader(CallSite):
         return any(self._loaders.tree.inside(self.node, body) for body in bodies)
 
 
-class Loaders(ValueAnalysis):
+class Loaders(LoopAnalysis):
     """Finds the calls that create torch's DataLoader, and the passes over each."""
 
-    def __init__(self, values: KnownValues, loops: Loops, datasets: Datasets) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, datasets: Datasets) -> None:
+        super().__init__(loops)
         self.datasets = datasets
-        self.short = ShortPasses(values, Options(values), loops)
+        self.short = ShortPasses(loops)
         self.tokens = TokenBatches(self.functions, self.origins)
-        self.lightning = LightningLoaders(values)
+        self.lightning = LightningLoaders(self.values)
 
     def __iter__(self) -> Iterator[Loader]:
         """Yield the loaders that the file makes, in source order."""

@@ -6,23 +6,20 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.values.options import Options
-from torchlint.semantic.values.values import Values
 
 _FEW: Final = 16
 """The most batches of a pass that is short."""
 
 
-class ShortPasses(Analysis):
+class ShortPasses(LoopAnalysis):
     """Tells which passes over a loader leave most of its batches alone."""
 
-    def __init__(self, values: Values, options: Options, loops: Loops) -> None:
-        super().__init__(values.functions)
-        self.values = values
-        self.options = options
-        self.loops = loops
+    def __init__(self, loops: Loops) -> None:
+        super().__init__(loops)
+        self.options = Options(self.values)
 
     def takes_one(self, place: cst.CSTNode) -> bool:
         """Return whether a pass ends after a batch or two: `next(iter(loader))`, or a `break`."""

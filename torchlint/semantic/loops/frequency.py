@@ -12,6 +12,7 @@ import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.hooks import Rate
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.flags import is_spent
 from torchlint.semantic.loops.loops import LoopNode, Loops
 from torchlint.semantic.loops.ownership import Ownership
@@ -22,7 +23,6 @@ from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import method_of, word_of
 from torchlint.semantic.values.iteration import COUNTER
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class Frequency(Enum):
@@ -63,14 +63,11 @@ _WARNINGS: Final = frozenset("warn warning error critical exception warn_once".s
 _NO_RESULTS: Final = ("None", "True", "False")
 
 
-class Frequencies(ValueAnalysis):
+class Frequencies(LoopAnalysis):
     """Tells how often statements run."""
 
-    def __init__(
-        self, values: KnownValues, loops: Loops, ownership: Ownership, step_functions: StepFunctions
-    ) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, ownership: Ownership, step_functions: StepFunctions) -> None:
+        super().__init__(loops)
         self.ownership = ownership
         self.step_functions = step_functions
         self._open: set[int] = set()

@@ -13,13 +13,13 @@ import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.instances import PREPARING, SAME
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo, memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.kind import Kind, conventional, derived, is_module_class
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.values import State
 
 
@@ -67,18 +67,16 @@ _SWITCHES: Final = ("eval", "train")
 _REMEMBERED: Final = 20_000
 
 
-class Modes(ValueAnalysis):
+class Modes(LoopAnalysis):
     """Finds the effects of `eval()` and `train()` on the networks of a file."""
 
     def __init__(
         self,
-        values: KnownValues,
         loops: Loops,
         roots: Callable[[cst.BaseExpression], frozenset[object]],
         same: Callable[[cst.BaseExpression, cst.BaseExpression], bool],
     ) -> None:
-        super().__init__(values)
-        self.loops = loops
+        super().__init__(loops)
         self.roots = roots
         self.same = same
         self._switches = [

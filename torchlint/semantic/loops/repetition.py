@@ -8,8 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.finding import Note
-from torchlint.semantic.calls.analysis import Analysis
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.generation import Generation
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
@@ -43,19 +42,17 @@ _PASSES: Final = frozenset("step batch iter iteration minibatch".split())
 _REPEATED: Final = "the loop that runs this in every step"
 
 
-class Repetition(Analysis):
+class Repetition(LoopAnalysis):
     """Separates code that runs in every step from setup code, in loops and in networks."""
 
     def __init__(
         self,
-        functions: Functions,
-        frequencies: Frequencies,
         loops: Loops,
+        frequencies: Frequencies,
         generation: Generation,
     ) -> None:
-        super().__init__(functions)
+        super().__init__(loops)
         self.frequencies = frequencies
-        self.loops = loops
         self.generation = generation
 
     def each_step(self, node: cst.CSTNode) -> bool:

@@ -6,9 +6,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
-from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.calls.hooks import Rate
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
 from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.scope.memo import memoized
@@ -24,12 +23,11 @@ _ONCE: Final = frozenset(
 """Words in names of functions that a program calls once, if at all."""
 
 
-class StepFunctions(Analysis):
+class StepFunctions(LoopAnalysis):
     """Finds the functions that go backward and step by themselves, without a loop around."""
 
-    def __init__(self, functions: Functions, loops: Loops, ownership: Ownership) -> None:
-        super().__init__(functions)
-        self.loops = loops
+    def __init__(self, loops: Loops, ownership: Ownership) -> None:
+        super().__init__(loops)
         self.ownership = ownership
 
     def is_pass(self, function: cst.FunctionDef) -> bool:

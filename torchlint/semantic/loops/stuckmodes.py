@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class StuckMode(NamedTuple):
@@ -41,12 +41,11 @@ class _ModeChange(NamedTuple):
     switch: cst.Call
 
 
-class StuckModes(ValueAnalysis):
+class StuckModes(LoopAnalysis):
     """Follows the mode of networks around the loops of a file."""
 
-    def __init__(self, values: KnownValues, loops: Loops, modes: Modes) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, modes: Modes) -> None:
+        super().__init__(loops)
         self.modes = modes
 
     @cached_property

@@ -117,9 +117,8 @@ CONTAINER_AND_TENSOR_METHODS: Final = frozenset(
         "sub mul div pow abs sqrt exp log softmax log_softmax sigmoid tanh relu topk sort gather "
         "index_select masked_fill masked_select scatter_ fill_ zero_ add_ sub_ mul_ div_ copy_ "
         "norm cumsum prod any all where round clamp clamp_ chunk split unbind matmul mm bmm "
-        "nonzero astype find rfind decode encode append extend insert pop items keys "
-        "values get setdefault format join strip "
-        "startswith endswith replace lower upper copy index count"
+        "nonzero astype find rfind decode encode append extend insert pop items keys values get "
+        "setdefault format join strip startswith endswith replace lower upper copy index count"
     ).split()
 )
 """Methods of tensors and Python containers that run no code of their arguments."""

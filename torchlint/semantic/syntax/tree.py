@@ -27,8 +27,7 @@ _SKIPPED: Final = frozenset(
         "lpar rpar leading_lines trailing_whitespace comma semicolon equal dot header footer "
         "indent lines_after_decorators colon lbrace rbrace lbracket rbracket first_colon "
         "second_colon asynchronous star posonly_ind type_parameters attr keyword operator newline "
-        "relative leading_whitespace encoding default_indent default_newline "
-        "has_trailing_newline"
+        "relative leading_whitespace encoding default_indent default_newline has_trailing_newline"
     ).split()
 )
 _SOURCE_ORDER: Final = {

@@ -10,11 +10,11 @@ from typing import Final
 import libcst as cst
 
 from torchlint.caching import cached_method
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class GraphUse(Enum):
@@ -59,12 +59,11 @@ class _Flow:
         self.trained = False
 
 
-class Escapes(ValueAnalysis):
+class Escapes(LoopAnalysis):
     """Follows graphs from the calls that record them to their uses."""
 
-    def __init__(self, values: KnownValues, loops: Loops) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops) -> None:
+        super().__init__(loops)
         self._attribute_words: set[str] = set()
         self._standing_for: dict[int, list[cst.Attribute]] = {}
 

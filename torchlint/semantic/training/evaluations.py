@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.limits import CALLED
@@ -16,7 +17,6 @@ from torchlint.semantic.scope.words import says_evaluation, says_training, words
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind, derived
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class Forward(NamedTuple):
@@ -82,12 +82,11 @@ def _is_pass(method: cst.FunctionDef) -> bool:
     return method.name.value == "__call__" or method.name.value.startswith("forward")
 
 
-class Evaluations(ValueAnalysis):
+class Evaluations(LoopAnalysis):
     """Finds the evaluations of a file."""
 
-    def __init__(self, values: KnownValues, loops: Loops, modes: Modes) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, modes: Modes) -> None:
+        super().__init__(loops)
         self.modes = modes
 
     @cached_property

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.training.updates import Act, Updates
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.gradient import Grad
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _GRADS: Final = ("torch.no_grad", "torch.set_grad_enabled", "torch.inference_mode")
 
@@ -32,12 +32,11 @@ class FlaggedEvaluation(NamedTuple):
     """Whether the same place trains in other passes, as `for phase in ("train", "val")` says."""
 
 
-class FlaggedEvaluations(ValueAnalysis):
+class FlaggedEvaluations(LoopAnalysis):
     """Finds the evaluations of loops that go backward only where a test of a flag holds."""
 
-    def __init__(self, values: KnownValues, loops: Loops, updates: Updates, calls: Calls) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, updates: Updates, calls: Calls) -> None:
+        super().__init__(loops)
         self.updates = updates
         self.calls = calls
 

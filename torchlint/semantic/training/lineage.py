@@ -8,13 +8,12 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.scope.libraries import DRAWN, NETWORK_METHODS
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _CUTS: Final = frozenset(
     "detach detach_ item tolist numpy argmax argmin eq ne gt ge lt le size dim numel".split()
@@ -56,12 +55,8 @@ class _Walk:
         self.complete = True
 
 
-class Lineage(ValueAnalysis):
+class Lineage(LoopAnalysis):
     """Follows values back through names, attributes, containers and functions of the file."""
-
-    def __init__(self, values: KnownValues, loops: Loops) -> None:
-        super().__init__(values)
-        self.loops = loops
 
     @cached_method
     def of(self, value: cst.BaseExpression, recorded: bool = True) -> Ancestry:

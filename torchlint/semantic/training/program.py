@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.loops.loops import Loop, Loops, Role
+from torchlint.semantic.loops.analysis import LoopAnalysis
+from torchlint.semantic.loops.loops import Loop, Role
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.training.shares import Shares
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.values import State
 
 _LOADERS: Final = frozenset({"torch.utils.data.DataLoader"})
@@ -26,12 +26,8 @@ class Start(NamedTuple):
     """The statement of the block that runs the node in question."""
 
 
-class Program(ValueAnalysis):
+class Program(LoopAnalysis):
     """Relates the parts of a training script to each other."""
-
-    def __init__(self, values: KnownValues, loops: Loops) -> None:
-        super().__init__(values)
-        self.loops = loops
 
     # -- entry ------------------------------------------------------
 
@@ -136,7 +132,7 @@ class Program(ValueAnalysis):
     @cached_method
     def shares(self, loop: Loop) -> Shares:
         """Return the `Shares` of a batch loop: how its values combine over processes."""
-        return Shares(self.values, self.loops, loop)
+        return Shares(self.loops, loop)
 
     def begun(self, name: str, loop: Loop) -> cst.BaseExpression | None:
         """Return the known value of a name when a loop starts, bound in the same pass."""

@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.calls.functions import Definition
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
@@ -18,7 +19,6 @@ from torchlint.semantic.training.branches import Branches
 from torchlint.semantic.training.deadends import DeadEnds
 from torchlint.semantic.training.intent import Intent
 from torchlint.semantic.values.kind import Kind, derived
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _RUNNERS: Final = ("pytest", "unittest")
 _DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
@@ -28,7 +28,7 @@ _HOOKS: Final = frozenset("forward train state_dict load_state_dict extra_repr".
 _LOOKING: Final = frozenset("builtins.getattr builtins.globals builtins.eval".split())
 
 
-class Purpose(ValueAnalysis):
+class Purpose(LoopAnalysis):
     """Tells training programs from scripts that apply networks or make data once.
 
     `running` is the purpose of what runs at import, where that is another section.
@@ -36,19 +36,17 @@ class Purpose(ValueAnalysis):
 
     def __init__(
         self,
-        values: KnownValues,
         loops: Loops,
         branches: Branches,
         target: Target,
         running: Purpose | None,
     ) -> None:
-        super().__init__(values)
+        super().__init__(loops)
         self.branches = branches
-        self.dead_ends = DeadEnds(values, loops, target)
-        self.loops = loops
-        self.intent: Intent = Intent(values, loops, running.intent if running else None)
+        self.dead_ends = DeadEnds(loops, target)
+        self.intent: Intent = Intent(loops, running.intent if running else None)
         self.intent_alone: Intent = Intent(
-            values, loops, running.intent_alone if running else None, alone=True
+            loops, running.intent_alone if running else None, alone=True
         )
 
     def is_one_off(self, span: Span) -> bool:

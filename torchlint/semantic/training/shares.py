@@ -8,6 +8,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
@@ -23,7 +24,6 @@ from torchlint.semantic.training.share import (
     joined,
 )
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _KEEPS_NUMBER: Final = frozenset(
     "item detach cpu float double data clone cuda to numpy tolist squeeze sum mean long int".split()
@@ -65,12 +65,11 @@ class _Frame:
         self.open: set[cst.CSTNode] = set()
 
 
-class Shares(ValueAnalysis):
+class Shares(LoopAnalysis):
     """Finds the share of each value that a batch loop computes from its samples."""
 
-    def __init__(self, values: KnownValues, loops: Loops, loop: Loop) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, loop: Loop) -> None:
+        super().__init__(loops)
         self.loop = loop
         self._main = _Frame(loop.node, CALLED)
         self._cycles = 0

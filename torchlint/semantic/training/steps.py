@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.limits import CALLED
@@ -15,7 +16,6 @@ from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import ValueAnalysis
 from torchlint.semantic.values.losses import sent
 
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
@@ -42,14 +42,13 @@ class Step(NamedTuple):
     lines: tuple[cst.BaseStatement, ...]
 
 
-class Steps(ValueAnalysis):
+class Steps(LoopAnalysis):
     """Finds the steps of the training loops of a file."""
 
     values: ValueFacts
 
-    def __init__(self, values: ValueFacts, loops: Loops, frequencies: Frequencies) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, frequencies: Frequencies) -> None:
+        super().__init__(loops)
         self.frequencies = frequencies
 
     @cached_property

@@ -96,13 +96,12 @@ _CALLED: Final = {
 }
 _NOT_TENSORS: Final = frozenset(
     (
-        "manual_seed seed initial_seed get_rng_state set_rng_state save load is_tensor "
-        "is_storage numel set_default_dtype set_default_tensor_type set_num_threads "
-        "get_num_threads no_grad enable_grad set_grad_enabled inference_mode is_grad_enabled "
-        "typename set_printoptions compile finfo iinfo equal allclose is_floating_point "
-        "is_complex device dtype Size Generator set_float32_matmul_precision "
-        "get_default_dtype use_deterministic_algorithms split chunk unbind meshgrid "
-        "tensor_split vsplit hsplit dsplit"
+        "manual_seed seed initial_seed get_rng_state set_rng_state save load is_tensor is_storage "
+        "numel set_default_dtype set_default_tensor_type set_num_threads get_num_threads no_grad "
+        "enable_grad set_grad_enabled inference_mode is_grad_enabled typename set_printoptions "
+        "compile finfo iinfo equal allclose is_floating_point is_complex device dtype Size "
+        "Generator set_float32_matmul_precision get_default_dtype use_deterministic_algorithms "
+        "split chunk unbind meshgrid tensor_split vsplit hsplit dsplit"
     ).split()
 )
 _SEQUENCES: Final = frozenset("split chunk unbind meshgrid tensor_split".split())
