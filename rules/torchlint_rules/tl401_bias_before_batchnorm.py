@@ -21,10 +21,8 @@ from torchlint.api import (
 from torchlint_rules.shared.grouping import joined, maker
 
 _BIASED: Final = frozenset(
-    (
-        "Conv1d Conv2d Conv3d Linear ConvTranspose1d ConvTranspose2d ConvTranspose3d "
-        "LazyConv1d LazyConv2d LazyConv3d LazyLinear"
-    ).split()
+    "Conv1d Conv2d Conv3d Linear ConvTranspose1d ConvTranspose2d ConvTranspose3d "
+    "LazyConv1d LazyConv2d LazyConv3d LazyLinear".split()
 )
 _NORM: Final = re.compile(r"(?:Lazy)?BatchNorm([123])d|SyncBatchNorm")
 _REWORKED: Final = (

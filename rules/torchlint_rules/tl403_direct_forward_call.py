@@ -13,10 +13,8 @@ from torchlint_rules.shared.directforwards import direct_forward
 _WHAT: Final = "the network's hooks"
 _BECAUSE: Final = "hooks that were skipped until now run"
 _METHODS: Final = frozenset(
-    (
-        "parameters named_parameters state_dict load_state_dict eval train zero_grad "
-        "requires_grad_ apply modules children named_modules"
-    ).split()
+    "parameters named_parameters state_dict load_state_dict eval train zero_grad "
+    "requires_grad_ apply modules children named_modules".split()
 )
 _LISTS: Final = ("torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential")
 _FORWARDS: Final = ("forward", "__call__")

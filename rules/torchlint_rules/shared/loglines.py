@@ -12,10 +12,8 @@ from torchlint_rules.shared.alarms import BOUNDING, reports_alarm
 from torchlint_rules.shared.loggedvalues import Shown, shown
 
 _METHODS: Final = frozenset(
-    (
-        "set_postfix set_postfix_str set_description set_description_str add_scalar add_scalars "
-        "add_histogram add_image info warning log_metric log_metrics scalar_summary"
-    ).split()
+    "set_postfix set_postfix_str set_description set_description_str add_scalar add_scalars "
+    "add_histogram add_image info warning log_metric log_metrics scalar_summary".split()
 )
 _LOGGERS: Final = frozenset(
     "wandb run logger log experiment mlflow writer accelerator fabric tracker neptune".split()

@@ -30,11 +30,9 @@ _FIRST: Final = re.compile(r"(?:\w*_)?(?:first|start|init|begin)(?:_\w*)?", re.I
 _FEW: Final = 8
 _PASSING: Final = frozenset("cpu cuda to detach float half double long int numpy clone".split())
 _VIEWS: Final = frozenset(
-    (
-        "unsqueeze squeeze view view_as reshape reshape_as permute transpose t flatten unflatten "
-        "expand expand_as detach to cpu float double half long int bool type type_as contiguous "
-        "requires_grad_ movedim swapaxes numpy"
-    ).split()
+    "unsqueeze squeeze view view_as reshape reshape_as permute transpose t flatten unflatten "
+    "expand expand_as detach to cpu float double half long int bool type type_as contiguous "
+    "requires_grad_ movedim swapaxes numpy".split()
 )
 _SLICES: Final = frozenset("narrow select chunk split unbind".split())
 _SAME: Final = frozenset(

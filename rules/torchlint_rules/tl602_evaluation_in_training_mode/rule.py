@@ -24,11 +24,9 @@ from torchlint.api import (
 from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
 
 DELIBERATE: Final = frozenset(
-    (
-        "mc mcdropout montecarlo dropout bayes bayesian uncertainty stochastic bn swa adapt "
-        "adaptation calibrate calibration recalibrate temperature tent generator discriminator "
-        "gan netg netd"
-    ).split()
+    "mc mcdropout montecarlo dropout bayes bayesian uncertainty stochastic bn swa adapt "
+    "adaptation calibrate calibration recalibrate temperature tent generator discriminator "
+    "gan netg netd".split()
 )
 BECAUSE: Final = "the measured numbers change: dropout off, batch norm by its running statistics"
 

@@ -13,10 +13,8 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
 
 _DATACLASSES: Final = frozenset(
-    (
-        "dataclasses.dataclass attr.s attr.attrs attr.dataclass attr.define attr.frozen "
-        "attr.mutable attrs.define attrs.frozen attrs.mutable"
-    ).split()
+    "dataclasses.dataclass attr.s attr.attrs attr.dataclass attr.define attr.frozen "
+    "attr.mutable attrs.define attrs.frozen attrs.mutable".split()
 )
 _FIELDS: Final = frozenset("dataclasses.field attr.ib attr.attrib attr.field attrs.field".split())
 _DEFAULTS: Final = frozenset("default default_factory factory".split())

@@ -16,10 +16,8 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _OF_TENSORS: Final = frozenset(
-    (
-        "size dim view unsqueeze squeeze permute transpose contiguous detach float long half "
-        "requires_grad_ eq ne narrow expand masked_fill argmax"
-    ).split()
+    "size dim view unsqueeze squeeze permute transpose contiguous detach float long half "
+    "requires_grad_ eq ne narrow expand masked_fill argmax".split()
 )
 _IN_SIGHT: Final = ("builtins.", "torch.", "numpy.", "torchvision.", "random.", "math.")
 _COLLATING: Final = ("torch.stack", "torch.cat", "torch.tensor", "torch.nn.utils.rnn.pad_sequence")

@@ -34,19 +34,15 @@ _CHEAP_CALLS: Final = frozenset({
     "numpy.moveaxis",
 })  # fmt: skip
 _CHEAP_METHODS: Final = frozenset(
-    (
-        "float long int double half bool copy astype item unsqueeze squeeze view reshape tolist to "
-        "permute transpose clip clamp abs clone detach contiguous flatten type items values keys "
-        "numpy"
-    ).split()
+    "float long int double half bool copy astype item unsqueeze squeeze view reshape tolist to "
+    "permute transpose clip clamp abs clone detach contiguous flatten type items values keys "
+    "numpy".split()
 )
 _DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
 _TO_HOST: Final = ("cpu", "numpy", "tolist", "item")
 _SETTINGS: Final = frozenset(
-    (
-        "self cls args opt opts cfg config conf hparams params options flags settings "
-        "accelerator fabric trainer"
-    ).split()
+    "self cls args opt opts cfg config conf hparams params options flags settings "
+    "accelerator fabric trainer".split()
 )
 
 

@@ -17,10 +17,8 @@ from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.origins import Steps
 
 _VIEWS: Final = frozenset(
-    (
-        "view reshape unsqueeze squeeze permute transpose t flatten narrow expand unflatten "
-        "view_as detach requires_grad_ swapaxes movedim"
-    ).split()
+    "view reshape unsqueeze squeeze permute transpose t flatten narrow expand unflatten "
+    "view_as detach requires_grad_ swapaxes movedim".split()
 )
 _SAME: Final = ("data", "T", "mT")
 """Attributes of a tensor that are views of it."""

@@ -16,11 +16,9 @@ _LOADED: Final = re.compile(
     r"datasets\.(?:load\.)?(?:load_dataset|load_from_disk)|datasets\.(?:\w+\.)*Dataset\.from_\w+"
 )
 _KEEPING: Final = frozenset(
-    (
-        "map filter select shuffle sort shard flatten train_test_split rename_column "
-        "rename_columns remove_columns select_columns cast cast_column class_encode_column "
-        "with_format flatten_indices"
-    ).split()
+    "map filter select shuffle sort shard flatten train_test_split rename_column "
+    "rename_columns remove_columns select_columns cast cast_column class_encode_column "
+    "with_format flatten_indices".split()
 )
 """The methods of a dataset whose result is a dataset, stored in Arrow tables again."""
 _JOINING: Final = re.compile(r"datasets\.(?:\w+\.)*(?:concatenate|interleave)_datasets")

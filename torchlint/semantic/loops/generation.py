@@ -22,10 +22,8 @@ NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 _GENERATE: Final = "generate"
 _DRAW: Final = "torch.multinomial"
 _SETTINGS: Final = frozenset(
-    (
-        "max_new_tokens min_new_tokens max_length max_tokens gen_length num_beams do_sample "
-        "temperature top_p top_k num_return_sequences generation_config sampling_params"
-    ).split()
+    "max_new_tokens min_new_tokens max_length max_tokens gen_length num_beams do_sample "
+    "temperature top_p top_k num_return_sequences generation_config sampling_params".split()
 )
 """Arguments that only a function that generates takes."""
 _OF_LANGUAGE: Final = frozenset(

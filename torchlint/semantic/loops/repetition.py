@@ -22,18 +22,14 @@ _STEPS: Final = re.compile(
 )
 _UPDATES: Final = frozenset("update updates learn optimize optimise replay step".split())
 _ANSWERS: Final = frozenset(
-    (
-        "act action actions sample generate predict infer decode encode translate beam greedy "
-        "backward interpolate reconstruct"
-    ).split()
+    "act action actions sample generate predict infer decode encode translate beam greedy "
+    "backward interpolate reconstruct".split()
 )
 _LOSSES: Final = frozenset("loss losses penalty criterion".split())
 _ONCE: Final = frozenset(
-    (
-        "init initialize build make create load save export setup main test demo plot show draw "
-        "visualize visualise summary profile benchmark warmup check trace run train fit evaluate "
-        "get parse register all samples epoch grid image images video"
-    ).split()
+    "init initialize build make create load save export setup main test demo plot show draw "
+    "visualize visualise summary profile benchmark warmup check trace run train fit evaluate "
+    "get parse register all samples epoch grid image images video".split()
 )
 """Words in names of functions that a program calls rarely, whatever else the name says."""
 _TRAINS: Final = frozenset("train training run fit".split())

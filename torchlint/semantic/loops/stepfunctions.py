@@ -15,10 +15,8 @@ from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
 
 _ONCE: Final = frozenset(
-    (
-        "test tests demo check example main setup init initialize profile benchmark bench warmup "
-        "trace debug smoke pretrain overfit fit"
-    ).split()
+    "test tests demo check example main setup init initialize profile benchmark bench warmup "
+    "trace debug smoke pretrain overfit fit".split()
 )
 """Words in names of functions that a program calls once, if at all."""
 

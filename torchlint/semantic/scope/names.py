@@ -56,37 +56,27 @@ _PATTERNS: Final = (
 )
 _STAR: Final = {
     "torch": frozenset(
-        (
-            "tensor as_tensor from_numpy no_grad inference_mode set_grad_enabled enable_grad "
-            "device zeros ones stack cat save load Tensor FloatTensor nn optim cuda autocast "
-            "GradScaler"
-        ).split()
+        "tensor as_tensor from_numpy no_grad inference_mode set_grad_enabled enable_grad "
+        "device zeros ones stack cat save load Tensor FloatTensor nn optim cuda autocast "
+        "GradScaler".split()
     ),
     "torch.utils.data": frozenset(
-        (
-            "DataLoader Dataset IterableDataset TensorDataset Subset ConcatDataset random_split "
-            "Sampler RandomSampler SequentialSampler BatchSampler DistributedSampler "
-            "WeightedRandomSampler SubsetRandomSampler"
-        ).split()
+        "DataLoader Dataset IterableDataset TensorDataset Subset ConcatDataset random_split "
+        "Sampler RandomSampler SequentialSampler BatchSampler DistributedSampler "
+        "WeightedRandomSampler SubsetRandomSampler".split()
     ),
     "torch.optim": frozenset(
-        (
-            "Adam AdamW SGD RMSprop Adagrad Adadelta Adamax NAdam RAdam LBFGS SparseAdam ASGD "
-            "Rprop Optimizer lr_scheduler"
-        ).split()
+        "Adam AdamW SGD RMSprop Adagrad Adadelta Adamax NAdam RAdam LBFGS SparseAdam ASGD "
+        "Rprop Optimizer lr_scheduler".split()
     ),
     "torch.optim.lr_scheduler": frozenset(
-        (
-            "StepLR MultiStepLR ExponentialLR CosineAnnealingLR ReduceLROnPlateau OneCycleLR "
-            "LambdaLR CyclicLR CosineAnnealingWarmRestarts LinearLR"
-        ).split()
+        "StepLR MultiStepLR ExponentialLR CosineAnnealingLR ReduceLROnPlateau OneCycleLR "
+        "LambdaLR CyclicLR CosineAnnealingWarmRestarts LinearLR".split()
     ),
     "torch.cuda.amp": frozenset("autocast GradScaler custom_fwd custom_bwd".split()),
     "torch.autograd": frozenset(
-        (
-            "Variable Function grad backward no_grad enable_grad set_grad_enabled detect_anomaly "
-            "set_detect_anomaly"
-        ).split()
+        "Variable Function grad backward no_grad enable_grad set_grad_enabled detect_anomaly "
+        "set_detect_anomaly".split()
     ),
 }
 _STAR_CLASSES: Final = re.compile(

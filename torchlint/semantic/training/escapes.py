@@ -26,10 +26,8 @@ class GraphUse(Enum):
 
 
 _CUT: Final = frozenset(
-    (
-        "item detach detach_ tolist numpy argmax argmin eq ne gt ge lt le size dim numel long "
-        "int bool byte backward format topk_indices isnan isfinite isinf multinomial"
-    ).split()
+    "item detach detach_ tolist numpy argmax argmin eq ne gt ge lt le size dim numel long "
+    "int bool byte backward format topk_indices isnan isfinite isinf multinomial".split()
 )
 _CUT_NAMES: Final = frozenset({
     "builtins.float", "builtins.int", "builtins.len", "builtins.str", "builtins.print",

@@ -66,11 +66,9 @@ _GRADIENTS: Final = frozenset(
     "requires_grad_ retain_grad grad backward register_hook attribute perturb".split()
 )
 _DERIVES: Final = frozenset(
-    (
-        "attack attacks attacker fgsm pgd saliency gradcam adversarial adversary adv adversaries "
-        "deepfool cw autoattack perturbation jacobian hessian hvp gradient gradients grads "
-        "influence attribution maml fomaml reptile shot"
-    ).split()
+    "attack attacks attacker fgsm pgd saliency gradcam adversarial adversary adv adversaries "
+    "deepfool cw autoattack perturbation jacobian hessian hvp gradient gradients grads "
+    "influence attribution maml fomaml reptile shot".split()
 )
 _OPEN: Final = ("builtins.", "abc.", "torch.", "typing.")
 """Prefixes of base classes that call no methods by themselves, or only known ones."""

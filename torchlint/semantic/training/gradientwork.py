@@ -21,10 +21,8 @@ _LEARNING: Final = (Kind.MODULE, Kind.OPTIMIZER)
 _GIVING: Final = ("parameters", "named_parameters")
 _NAMED: Final = frozenset("params parameters grads gradients".split())
 _HARMLESS: Final = frozenset(
-    (
-        "parameters named_parameters modules children buffers state_dict load_state_dict train "
-        "eval to cuda cpu zero_grad step requires_grad_ no_sync unscale_ join"
-    ).split()
+    "parameters named_parameters modules children buffers state_dict load_state_dict train "
+    "eval to cuda cpu zero_grad step requires_grad_ no_sync unscale_ join".split()
 )
 """Methods of networks and optimizers that keep gradients, or count as gradient acts."""
 _SEEN: Final = ("builtins.", "torch.", "math.", "time.", "logging.")

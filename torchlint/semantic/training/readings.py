@@ -66,11 +66,9 @@ _REDUCTIONS: Final = frozenset(
 _ELSEWHERE: Final = re.compile(r"(?:builtins|math|numpy|scipy|sklearn|random|time|collections)\.")
 _LEAVES: Final = re.compile(r"numpy|\bnp\.|item\(|float\(|int\(|cpu\(|tolist\(")
 _SINKS: Final = frozenset(
-    (
-        "print log log_dict log_metric log_metrics log_scalar info debug warning error critical "
-        "write add_scalar add_scalars add_histogram set_postfix set_postfix_str set_description "
-        "set_description_str progress_bar format isnan isinf isfinite report scalar_summary"
-    ).split()
+    "print log log_dict log_metric log_metrics log_scalar info debug warning error critical "
+    "write add_scalar add_scalars add_histogram set_postfix set_postfix_str set_description "
+    "set_description_str progress_bar format isnan isinf isfinite report scalar_summary".split()
 )
 
 

@@ -32,13 +32,11 @@ _SCALES: Final[dict[str, type[cst.Multiply | cst.Divide]]] = {
     "mul": cst.Multiply, "mul_": cst.Multiply, "div": cst.Divide, "div_": cst.Divide,
 }  # fmt: skip
 _KEEPS_ROWS: Final = frozenset(
-    (
-        "float double half long int bool byte type type_as cpu cuda to detach data clone numpy "
-        "contiguous view_as expand_as squeeze unsqueeze eq ne gt ge lt le abs pow exp log sqrt "
-        "sigmoid tanh relu softmax log_softmax topk sort argmax argmin mul add sub div masked_fill "
-        "clamp round logical_and requires_grad_ items keys values copy permute transpose repeat "
-        "flatten view reshape max min gather"
-    ).split()
+    "float double half long int bool byte type type_as cpu cuda to detach data clone numpy "
+    "contiguous view_as expand_as squeeze unsqueeze eq ne gt ge lt le abs pow exp log sqrt "
+    "sigmoid tanh relu softmax log_softmax topk sort argmax argmin mul add sub div masked_fill "
+    "clamp round logical_and requires_grad_ items keys values copy permute transpose repeat "
+    "flatten view reshape max min gather".split()
 )
 _RESHAPES: Final = frozenset("view reshape flatten".split())
 _REDUCES_ALL: Final = frozenset("max min argmax argmin".split())

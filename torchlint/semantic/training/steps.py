@@ -20,11 +20,9 @@ from torchlint.semantic.values.losses import sent
 
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
 _NO_FORWARD: Final = frozenset(
-    (
-        "parameters named_parameters modules children state_dict load_state_dict train eval to "
-        "cuda cpu zero_grad init_hidden initHidden init_weights half float requires_grad_ "
-        "get_parameters backward step clone"
-    ).split()
+    "parameters named_parameters modules children state_dict load_state_dict train eval to "
+    "cuda cpu zero_grad init_hidden initHidden init_weights half float requires_grad_ "
+    "get_parameters backward step clone".split()
 )
 _BACKWARDS: Final = ("backward", "manual_backward")
 

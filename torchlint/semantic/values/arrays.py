@@ -38,10 +38,8 @@ _VIEWS: Final = frozenset(
     "expand_dims squeeze transpose reshape ravel moveaxis swapaxes rollaxis atleast_2d view".split()
 )
 _ELEMENTWISE: Final = frozenset(
-    (
-        "sqrt exp log log1p log2 log10 abs absolute sin cos tanh clip maximum minimum power square "
-        "add subtract multiply divide nan_to_num round floor ceil sign where logical_not"
-    ).split()
+    "sqrt exp log log1p log2 log10 abs absolute sin cos tanh clip maximum minimum power square "
+    "add subtract multiply divide nan_to_num round floor ceil sign where logical_not".split()
 )
 _REDUCED: Final = frozenset("sum mean std var max min median prod argmax argmin any all".split())
 _SAME_SHAPE: Final = frozenset("astype copy clip round byteswap".split())

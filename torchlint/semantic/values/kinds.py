@@ -85,10 +85,8 @@ _WRAPPING: Final = frozenset("prepare setup setup_dataloaders setup_optimizers".
 _ENGINE: Final = (Kind.MODULE, Kind.OPTIMIZER, Kind.LOADER, Kind.SCHEDULER)
 """What DeepSpeed makes of a network: its engine, and what the engine trains with."""
 _TENSOR_ONLY: Final = frozenset(
-    (
-        "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
-        "is_cuda data_ptr eq scatter_ index_select clip_grad_norm_"
-    ).split()
+    "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
+    "is_cuda data_ptr eq scatter_ index_select clip_grad_norm_".split()
 )
 
 

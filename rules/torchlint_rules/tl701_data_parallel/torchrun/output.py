@@ -22,10 +22,8 @@ _WRITING_METHODS: Final = frozenset(
 )
 _WRITERS: Final = ("torch.utils.tensorboard.SummaryWriter", "tensorboardX.SummaryWriter")
 _LOGGING_METHODS: Final = frozenset(
-    (
-        "add_scalar add_scalars add_image add_images add_histogram add_graph add_text add_figure "
-        "add_hparams add_embedding"
-    ).split()
+    "add_scalar add_scalars add_image add_images add_histogram add_graph add_text add_figure "
+    "add_hparams add_embedding".split()
 )
 _BARS: Final = (
     "tqdm.tqdm", "tqdm.trange", "tqdm.auto.tqdm", "tqdm.auto.trange", "tqdm.notebook.tqdm",

@@ -37,12 +37,10 @@ _SEEDS: Final = {
 }
 _OWN_SEED: Final = frozenset({"generator", "random_state", "seed"})
 _MODULE_API: Final = frozenset(
-    (
-        "module parameters named_parameters buffers named_buffers modules named_modules children "
-        "named_children state_dict load_state_dict train eval to cuda cpu half float double "
-        "bfloat16 zero_grad requires_grad_ apply training forward share_memory type no_sync "
-        "register_forward_hook device_ids"
-    ).split()
+    "module parameters named_parameters buffers named_buffers modules named_modules children "
+    "named_children state_dict load_state_dict train eval to cuda cpu half float double "
+    "bfloat16 zero_grad requires_grad_ apply training forward share_memory type no_sync "
+    "register_forward_hook device_ids".split()
 )
 _WITHOUT_GRADIENT: Final = frozenset(
     "state_dict load_state_dict parameters named_parameters train eval modules".split()

@@ -9,10 +9,8 @@ import libcst as cst
 from torchlint.api import How, Script, method_of, receiver_of
 
 _TELLING: Final = frozenset(
-    (
-        "set_postfix set_description set_postfix_str add_scalar add_scalars add_image add_images "
-        "add_histogram info debug warning log progress_bar write display"
-    ).split()
+    "set_postfix set_description set_postfix_str add_scalar add_scalars add_image add_images "
+    "add_histogram info debug warning log progress_bar write display".split()
 )
 _BARS: Final = "tqdm"
 
