@@ -44,10 +44,7 @@ class DeprecatedAmpApi(Rule):
 
 
 def _fix(
-    script: Script,
-    use: cst.BaseExpression,
-    line: cst.Import | cst.ImportFrom | None,
-    edits: Edits,
+    script: Script, use: cst.BaseExpression, line: cst.Import | cst.ImportFrom | None, edits: Edits
 ) -> Fix:
     """Return the fix: exact if every possible torch version has all the new names."""
     title = f"Write `torch.amp.{_old(script, use)[1]}`"

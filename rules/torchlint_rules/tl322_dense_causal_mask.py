@@ -37,8 +37,7 @@ def _fix(script: Script, site: CallSite, mask: cst.Arg) -> Fix | None:
         edits = script.edits.replace(mask, "is_causal=True")
     elif flag.keyword is not None:
         edits = script.edits.united(
-            script.edits.without_argument(site.node, mask),
-            script.edits.replace(flag.value, "True"),
+            script.edits.without_argument(site.node, mask), script.edits.replace(flag.value, "True")
         )
     else:
         return None

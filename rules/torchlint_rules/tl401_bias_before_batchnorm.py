@@ -8,16 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import (
-    Finding,
-    Fix,
-    Layer,
-    LayerPair,
-    Note,
-    Rule,
-    Script,
-    State,
-)
+from torchlint.api import Finding, Fix, Layer, LayerPair, Note, Rule, Script, State
 from torchlint_rules.shared.grouping import joined, maker
 
 _BIASED: Final = frozenset(

@@ -7,17 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import (
-    Finding,
-    Fix,
-    Form,
-    Frequency,
-    Kind,
-    Rate,
-    Reading,
-    Script,
-    receiver_of,
-)
+from torchlint.api import Finding, Fix, Form, Frequency, Kind, Rate, Reading, Script, receiver_of
 from torchlint_rules.shared.engineoutputs import reads_outputs
 
 _LOG: Final = "log"

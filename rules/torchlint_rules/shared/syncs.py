@@ -25,12 +25,7 @@ from torchlint.api import (
     Script,
     Wait,
 )
-from torchlint_rules.shared.deferrable import (
-    DeferrableSum,
-    deferrable_sums,
-    is_shown,
-    named_large,
-)
+from torchlint_rules.shared.deferrable import DeferrableSum, deferrable_sums, is_shown, named_large
 from torchlint_rules.shared.loglines import log_lines
 from torchlint_rules.shared.occasionalreads import occasional_reads
 from torchlint_rules.shared.passwaits import staying

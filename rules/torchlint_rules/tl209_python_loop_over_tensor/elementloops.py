@@ -127,9 +127,7 @@ def element_reads(
             yield loop, node, tensor
 
 
-def _waits_for_elements(
-    script: Script,
-) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+def _waits_for_elements(script: Script) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
     """Yield what reads a number that may be an element of a tensor, with the element."""
     for site in script.calls.of_methods("item"):
         if not site.node.args:

@@ -464,9 +464,7 @@ def _near(number: float, wanted: float) -> bool:
 
 def _times(first: _Product, second: _Product) -> _Product:
     return _Product(
-        first.number * second.number,
-        [*first.tops, *second.tops],
-        [*first.bottoms, *second.bottoms],
+        first.number * second.number, [*first.tops, *second.tops], [*first.bottoms, *second.bottoms]
     )
 
 
@@ -474,7 +472,5 @@ def _over(first: _Product, second: _Product) -> _Product:
     if not second.number:
         return _Product(math.nan)
     return _Product(
-        first.number / second.number,
-        [*first.tops, *second.bottoms],
-        [*first.bottoms, *second.tops],
+        first.number / second.number, [*first.tops, *second.bottoms], [*first.bottoms, *second.tops]
     )

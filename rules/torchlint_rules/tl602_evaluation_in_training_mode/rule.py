@@ -80,9 +80,7 @@ class EvaluationInTrainingMode(Rule):
             yield Finding(self.code, script.span(call), message)
 
 
-def _in_training(
-    script: Script,
-) -> Iterator[tuple[list[Evaluation], list[cst.BaseExpression]]]:
+def _in_training(script: Script) -> Iterator[tuple[list[Evaluation], list[cst.BaseExpression]]]:
     """Yield networks in training mode with everything that one function evaluates of them."""
     found: dict[tuple[int | str, ...], tuple[list[Evaluation], list[cst.BaseExpression]]] = {}
     for evaluation in script.evaluations.all:

@@ -294,7 +294,4 @@ def _copied(script: Script, value: cst.BaseExpression, word: str) -> Edits:
     if isinstance(outer, cst.Call) and script.name(outer.func) == "copy.copy":
         return script.edits.replace(outer.func, word)
     span = script.span(value)
-    return (
-        *script.edits.insert(span.start, f"{word}("),
-        *script.edits.insert(span.end, ")"),
-    )
+    return (*script.edits.insert(span.start, f"{word}("), *script.edits.insert(span.end, ")"))

@@ -41,12 +41,7 @@ _REPEATED: Final = "the loop that runs this in every step"
 class Repetition(LoopAnalysis):
     """Separates code that runs in every step from setup code, in loops and in networks."""
 
-    def __init__(
-        self,
-        loops: Loops,
-        frequencies: Frequencies,
-        generation: Generation,
-    ) -> None:
+    def __init__(self, loops: Loops, frequencies: Frequencies, generation: Generation) -> None:
         super().__init__(loops)
         self.frequencies = frequencies
         self.generation = generation

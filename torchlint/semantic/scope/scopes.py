@@ -454,11 +454,7 @@ class Scopes(Blocks):
         return self.tree.inside(place, binding.node) and not isinstance(binding.node, cst.For)
 
     def _carried(
-        self,
-        bindings: list[Binding],
-        behind: int,
-        place: cst.CSTNode,
-        killer: cst.CSTNode | None,
+        self, bindings: list[Binding], behind: int, place: cst.CSTNode, killer: cst.CSTNode | None
     ) -> list[Binding]:
         """Return the bindings, from `behind` on, that a loop carries into its next pass."""
         found: dict[Binding, None] = {}

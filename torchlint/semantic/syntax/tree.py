@@ -91,11 +91,7 @@ class Tree:
     """
 
     def __init__(
-        self,
-        source: Source,
-        syntax: Syntax,
-        texts: tuple[LinkedText, ...] = (),
-        view: View = ALONE,
+        self, source: Source, syntax: Syntax, texts: tuple[LinkedText, ...] = (), view: View = ALONE
     ) -> None:
         self.source = source
         self.syntax = syntax

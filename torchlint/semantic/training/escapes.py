@@ -267,9 +267,7 @@ class Escapes(LoopAnalysis):
         return {path: list(functions.values()) for path, functions in found.items()}
 
 
-def _targets(
-    assign: cst.Assign | cst.AnnAssign | cst.AugAssign,
-) -> Iterator[cst.BaseExpression]:
+def _targets(assign: cst.Assign | cst.AnnAssign | cst.AugAssign) -> Iterator[cst.BaseExpression]:
     if isinstance(assign, cst.Assign):
         for target in assign.targets:
             yield target.target

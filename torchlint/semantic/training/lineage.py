@@ -64,11 +64,7 @@ class Lineage(LoopAnalysis):
         walk = _Walk(recorded)
         self._visit(value, walk)
         return Ancestry(
-            tuple(walk.calls.items()),
-            walk.asks,
-            walk.draws,
-            tuple(walk.given),
-            walk.complete,
+            tuple(walk.calls.items()), walk.asks, walk.draws, tuple(walk.given), walk.complete
         )
 
     def of_arguments(self, call: cst.Call) -> Ancestry:

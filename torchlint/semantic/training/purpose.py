@@ -35,11 +35,7 @@ class Purpose(LoopAnalysis):
     """
 
     def __init__(
-        self,
-        loops: Loops,
-        branches: Branches,
-        target: Target,
-        running: Purpose | None,
+        self, loops: Loops, branches: Branches, target: Target, running: Purpose | None
     ) -> None:
         super().__init__(loops)
         self.branches = branches

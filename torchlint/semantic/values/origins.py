@@ -308,11 +308,7 @@ class Origins(Analysis):
             self._follow(default, steps, search)
 
     def _follow_method(
-        self,
-        node: cst.Call,
-        plain: Sequence[cst.BaseExpression],
-        steps: Steps,
-        search: _Search,
+        self, node: cst.Call, plain: Sequence[cst.BaseExpression], steps: Steps, search: _Search
     ) -> bool:
         """Look through the methods of dictionaries and through `accelerator.prepare(…)`."""
         if not isinstance(node.func, cst.Attribute) or self.names.name(node.func) is not None:
