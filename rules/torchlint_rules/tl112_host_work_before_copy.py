@@ -77,17 +77,11 @@ def _found(script: Script, move: Move) -> _Work | None:
 
 def _line_above(script: Script, move: Move) -> cst.Assign | None:
     """Return the line directly above that computes what is moved, if nothing else reads it."""
-    node = move.moved
-    binding = script.scopes.only(node)
-    line = binding.node
-    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
-        return None
-    if not isinstance(line.targets[0].target, cst.Name):
+    line = script.scopes.line_for(move.moved)
+    if line is None:
         return None
     block = script.tree.parent(script.tree.statement(line))
-    if block is not script.tree.parent(script.tree.statement(node)):
-        return None
-    return line if list(script.scopes.uses(binding, script.scopes.home(line))) == [node] else None
+    return line if block is script.tree.parent(script.tree.statement(move.moved)) else None
 
 
 def _peeled(script: Script, node: cst.BaseExpression) -> _Peeled:

@@ -50,18 +50,11 @@ def _fix(script: Script, site: CallSite, mask: cst.Arg) -> Fix | None:
 
 def _spare_line(script: Script, mask: cst.BaseExpression) -> cst.BaseStatement | None:
     """Return the line that makes a mask for this call alone."""
-    binding = script.scopes.only(mask)
-    if not isinstance(binding.node, cst.Assign):
+    assign = script.scopes.line_for(mask)
+    if assign is None:
         return None
-    assign = binding.node
     line = script.tree.statement(assign)
-    if len(assign.targets) != 1 or not isinstance(assign.targets[0].target, cst.Name):
-        return None
-    alone = script.edits.stands_alone(line) and script.scopes.home(assign) is script.scopes.home(
-        mask
-    )
     small = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
-    uses = list(script.scopes.uses(binding, script.scopes.home(mask)))
     block = script.tree.parent(line)
     shared = isinstance(block, cst.IndentedBlock) and len(block.body) == 1
-    return line if alone and small and uses == [mask] and not shared else None
+    return line if script.edits.stands_alone(line) and small and not shared else None

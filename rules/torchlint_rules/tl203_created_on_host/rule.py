@@ -106,18 +106,11 @@ def _taken_along(script: Script, site: CallSite) -> cst.BaseExpression | None:
 
 def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
     """Return the line of the same block that creates the moved tensor, if nothing else reads it."""
-    binding = script.scopes.only(moved)
-    line = binding.node
-    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+    line, last = script.scopes.line_for(moved), script.tree.statement(moved)
+    if line is None or not isinstance(last, cst.SimpleStatementLine):
         return None
-    if not isinstance(line.targets[0].target, cst.Name):
-        return None
-    first, last = script.tree.statement(line), script.tree.statement(moved)
-    block = script.tree.parent(first)
-    home = script.scopes.home(line)
-    if block is not script.tree.parent(last) or not isinstance(last, cst.SimpleStatementLine):
-        return None
-    return line if list(script.scopes.uses(binding, home)) == [moved] else None
+    block = script.tree.parent(script.tree.statement(line))
+    return line if block is script.tree.parent(last) else None
 
 
 def _moved_under_guard(script: Script, call: cst.Call) -> cst.Assign | None:

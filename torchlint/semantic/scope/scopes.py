@@ -496,6 +496,20 @@ class Scopes(Blocks):
         found = self._readers.get(_identity(binding), ())
         return found if len(words) == 1 else sorted(found, key=self.tree.order)
 
+    def only_use(self, line: cst.CSTNode | None) -> cst.Name | None:
+        """Return the only read, in its function, of the single name that an assignment binds."""
+        if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+            return None
+        target = line.targets[0].target
+        binding = self.stored(target) if isinstance(target, cst.Name) else None
+        uses = list(self.uses(binding, self.home(target))) if binding is not None else []
+        return uses[0] if len(uses) == 1 and self.only(uses[0]) is binding else None
+
+    def line_for(self, use: cst.CSTNode | None) -> cst.Assign | None:
+        """Return the assignment of a name that nothing but `use` reads in its function."""
+        line = self.only(use).node
+        return line if isinstance(line, cst.Assign) and self.only_use(line) is use else None
+
     def only_read_at(self, use: cst.Name) -> cst.BaseExpression | None:
         """Return the value assigned to a name in the same block and used only here."""
         node = self.only(use).node

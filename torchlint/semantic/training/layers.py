@@ -295,7 +295,7 @@ class Layers(ValueAnalysis):
                     return None
                 value = outer
             elif isinstance(holder, cst.Assign):
-                use = self._only_use(holder)
+                use = self.scopes.only_use(holder)
                 if use is None:
                     return None
                 value = use
@@ -308,20 +308,6 @@ class Layers(ValueAnalysis):
         if name is None or not _POOL_CALLS.fullmatch(name):
             return False
         return "max" in name or "adaptive" in name or self._pads_nothing(call, 3, 4)
-
-    def _only_use(self, assign: cst.Assign) -> cst.Name | None:
-        """Return the only read of the single name that an assignment binds."""
-        target = assign.targets[0].target
-        if len(assign.targets) != 1 or not isinstance(target, cst.Name):
-            return None
-        binding = self.scopes.stored(target)
-        function = self.scopes.function(assign)
-        if binding is None or function is None:
-            return None
-        uses = list(self.scopes.uses(binding, function))
-        if len(uses) != 1 or self.scopes.reaching(uses[0]) != (binding,):
-            return None
-        return uses[0]
 
 
 def _elements(value: cst.List) -> list[cst.BaseExpression]:

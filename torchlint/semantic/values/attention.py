@@ -184,7 +184,7 @@ class _Reader:
         for _ in range(ASSIGNED):
             holder = self.tree.parent(value)
             if isinstance(holder, cst.Assign):
-                use = self._only_use(holder)
+                use = self.scopes.only_use(holder)
                 if use is None:
                     return None
                 self.steps.append(self.tree.statement(holder))
@@ -238,15 +238,6 @@ class _Reader:
             return None
         self.heads_apart &= b[:-1] == a[:-2] + a[-1] and out == a[:-1] + b[-1]
         return call, operands[1]
-
-    def _only_use(self, assign: cst.Assign) -> cst.Name | None:
-        """Return the only read of the single name that an assignment binds."""
-        target = assign.targets[0].target
-        if len(assign.targets) != 1 or not isinstance(target, cst.Name):
-            return None
-        binding = self.scopes.stored(target)
-        uses = list(self.scopes.uses(binding, self.region)) if binding is not None else []
-        return uses[0] if len(uses) == 1 and self.scopes.reaching(uses[0]) == (binding,) else None
 
     # -- from the weights back to queries and keys ----------------------------
 
@@ -479,11 +470,8 @@ class _Reader:
 
     def _unscaled(self, query: cst.BaseExpression) -> cst.BaseExpression:
         """Remove a factor from the queries: `q * scale`, or a line `q = q * scale`."""
-        value, line = query, None
-        if isinstance(query, cst.Name):
-            node = self.scopes.only(query).node
-            if isinstance(node, cst.Assign) and self._only_use(node) is query:
-                value, line = node.value, self.tree.statement(node)
+        line = self.scopes.line_for(query)
+        value = line.value if line is not None else query
         if not isinstance(value, cst.BinaryOperation) or self.factors:
             return query
         if not isinstance(value.operator, (cst.Multiply, cst.Divide)):
@@ -498,20 +486,18 @@ class _Reader:
             return query
         self.factors.append((value.right, isinstance(value.operator, cst.Divide)))
         if line is not None:
-            self.steps.append(line)
+            self.steps.append(self.tree.statement(line))
         return value.left
 
     def _untransposed(self, key: cst.BaseExpression) -> cst.BaseExpression | None:
         """Return the keys whose last two dimensions an expression transposes."""
         if isinstance(key, cst.Name):
-            node = self.scopes.only(key).node
-            if not isinstance(node, cst.Assign) or self._only_use(node) is not key:
+            line = self.scopes.line_for(key)
+            if line is None or isinstance(line.value, cst.Name):
                 return None
-            if isinstance(node.value, cst.Name):
-                return None
-            found = self._untransposed(node.value)
+            found = self._untransposed(line.value)
             if found is not None:
-                self.steps.append(self.tree.statement(node))
+                self.steps.append(self.tree.statement(line))
             return found
         if isinstance(key, cst.Attribute):
             return key.value if key.attr.value == "mT" else None
