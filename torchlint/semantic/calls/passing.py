@@ -16,6 +16,8 @@ _DATACLASSES: Final = frozenset(
     "dataclasses.dataclass attr.s attr.attrs attr.dataclass attr.define attr.frozen "
     "attr.mutable attrs.define attrs.frozen attrs.mutable".split()
 )
+_STATIC: Final = "builtins.staticmethod"
+_OF_CLASS: Final = "builtins.classmethod"
 _FIELDS: Final = frozenset("dataclasses.field attr.ib attr.attrib attr.field attrs.field".split())
 _DEFAULTS: Final = frozenset("default default_factory factory".split())
 
@@ -103,9 +105,7 @@ class Passing(Analysis):
         owner = self.scopes.scope(function).node
         if not isinstance(owner, cst.ClassDef):
             return 0
-        if any(
-            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
-        ):
+        if _STATIC in self.names.marks(function):
             return 0
         method = function.name.value
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == method:
@@ -124,19 +124,18 @@ class Passing(Analysis):
         first = (*parameters.posonly_params, *parameters.params)[:1]
         if not first or first[0] is not parameter:
             return None
-        if any(
-            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
-        ):
+        if _STATIC in self.names.marks(function):
             return None
         owner = self.scopes.scope(function).node
         return owner if type(owner) is cst.ClassDef else None
 
     def class_given(self, binding: Binding) -> cst.ClassDef | None:
         """Return the class that the first parameter of a class method stands for."""
-        method = self.scopes.function(binding.node) if type(binding.node) is cst.Param else None
-        marks = (each.decorator for each in method.decorators) if method is not None else ()
-        given = any(self.names.name(mark) == "builtins.classmethod" for mark in marks)
-        return self.owner_of_self(cst.ensure_type(binding.node, cst.Param)) if given else None
+        first = binding.parameter
+        method = self.scopes.function(first) if first is not None else None
+        if first is None or method is None or _OF_CLASS not in self.names.marks(method):
+            return None
+        return self.owner_of_self(first)
 
     # -- fields of dataclasses ----------------------------------------------------
 
@@ -160,9 +159,7 @@ class Passing(Analysis):
         )
 
     def _is_dataclass(self, owner: cst.ClassDef) -> bool:
-        marks = (each.decorator for each in owner.decorators)
-        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
-        return any(self.names.name(each) in _DATACLASSES for each in named)
+        return not _DATACLASSES.isdisjoint(self.names.marks(owner))
 
     def _given_to_field(self, field: Binding, owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
         """Yield what the calls that make a dataclass without bases pass for a field."""

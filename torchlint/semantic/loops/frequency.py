@@ -147,9 +147,7 @@ class Frequencies(LoopAnalysis):
 
     def _remembers(self, function: cst.FunctionDef) -> bool:
         """Return whether a decorator caches the result, so that the body runs once."""
-        marks = (each.decorator for each in function.decorators)
-        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
-        return any(self.functions.names.name(each) in _MEMOS for each in named)
+        return not _MEMOS.isdisjoint(self.names.marks(function))
 
     def _frequency_of_callers(
         self, node: cst.CSTNode, function: cst.FunctionDef | None

@@ -126,6 +126,11 @@ class Names:
         self._asked: dict[int, tuple[Binding, ...]] = {}
         """The bindings that reach names, keyed by identity."""
 
+    def marks(self, definition: cst.FunctionDef | cst.ClassDef) -> list[str]:
+        """Return the qualified names of the decorators of a function or class, "" for unknown."""
+        marks = (each.decorator for each in definition.decorators)
+        return [self.name(m.func if type(m) is cst.Call else m) or "" for m in marks]
+
     def factory(self, call: cst.Call) -> Factory | None:
         """Return the function of torch by which a call creates a tensor."""
         return factory(self.name(call.func))

@@ -264,11 +264,7 @@ class Compiled(ValueAnalysis):
     def _is_excluded(self, function: cst.FunctionDef) -> bool:
         if function in self._handed_out:
             return True
-        for mark in function.decorators:
-            named = mark.decorator.func if isinstance(mark.decorator, cst.Call) else mark.decorator
-            if self.names.name(named) in _EXCLUDED:
-                return True
-        return False
+        return not _EXCLUDED.isdisjoint(self.names.marks(function))
 
     @cached_property
     def _handed_out(self) -> frozenset[cst.CSTNode]:

@@ -30,7 +30,7 @@ _METRICS: Final = frozenset(
     "bleu kappa".split()
 )
 """The last words of functions that measure values on the host."""
-_RECORDS: Final = ("typing.NamedTuple", "dataclasses.dataclass")
+_RECORDS: Final = frozenset({"typing.NamedTuple", "dataclasses.dataclass"})
 FILLS: Final = ("append", "extend", "update")
 
 
@@ -62,10 +62,7 @@ class Computations(Analysis):
         """Return whether a class only holds the values that its instances are made of."""
         if not isinstance(made, cst.ClassDef):
             return False
-        marks = (each.decorator for each in made.decorators)
-        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
-        held = {*self.functions.bases(made), *(self.names.name(each) for each in named)}
-        return not held.isdisjoint(_RECORDS)
+        return not _RECORDS.isdisjoint([*self.functions.bases(made), *self.names.marks(made)])
 
     def _measures(self, call: cst.Call) -> bool:
         """Return whether an unseen function is named like a metric, and its result is used."""

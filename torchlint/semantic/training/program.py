@@ -10,12 +10,12 @@ from torchlint.caching import cached_method
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, Role
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.training.shares import Shares
 from torchlint.semantic.values.values import State
 
-_LOADERS: Final = frozenset({"torch.utils.data.DataLoader"})
+_LOADER: Final = "torch.utils.data.DataLoader"
 
 
 class Start(NamedTuple):
@@ -84,40 +84,10 @@ class Program(LoopAnalysis):
     @memoized(None)
     def loader_call(self, loader: cst.BaseExpression) -> cst.Call | None:
         """Return the one `DataLoader(...)` that an expression can be."""
-        value = self.values.value_of(loader)
-        if value.state is State.KNOWN and isinstance(value.node, cst.Call):
-            if self.names.name(value.node.func) in _LOADERS:
-                return value.node
-            function = self.functions.definition(value.node.func)
-            if isinstance(function, cst.FunctionDef):
-                return self._returned(function, ())
-        if isinstance(loader, cst.Name):
-            return self._unpacked(self.scopes.reaching(loader))
-        return None
-
-    def _unpacked(self, bindings: tuple[Binding, ...]) -> cst.Call | None:
-        if len(bindings) != 1:
-            return None
-        binding = bindings[0]
-        if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
-            found = {self.loader_call(given) for given in self.functions.given(binding.node)}
-            return found.pop() if len(found) == 1 else None
-        if binding.how is How.UNPACKED and isinstance(binding.value, cst.Call):
-            function = self.functions.definition(binding.value.func)
-            if isinstance(function, cst.FunctionDef) and not binding.starred:
-                return self._returned(function, binding.path)
-        return None
-
-    def _returned(self, function: cst.FunctionDef, path: tuple[int, ...]) -> cst.Call | None:
-        returned = self.functions.returns(function)
-        if len(returned) != 1:
-            return None
-        value = returned[0]
-        for index in path:
-            if not isinstance(value, cst.Tuple) or index >= len(value.elements):
-                return None
-            value = value.elements[index].value
-        return self.loader_call(value)
+        origin = self.origins.of(loader)
+        made = origin.values[0] if origin.complete and len(origin.values) == 1 else None
+        is_loader = isinstance(made, cst.Call) and self.names.name(made.func) == _LOADER
+        return cst.ensure_type(made, cst.Call) if is_loader else None
 
     def draws(self, loader: cst.Call) -> list[Loop]:
         """Return the loops that iterate over the loader that a call creates."""

@@ -221,9 +221,7 @@ class Purpose(LoopAnalysis):
 
     def _is_named_test(self, outer: cst.FunctionDef | cst.ClassDef) -> bool:
         """Return whether a definition is a test: by its name, base or decorator."""
-        marks = [mark.decorator for mark in outer.decorators]
-        names = [each.func if isinstance(each, cst.Call) else each for each in marks]
-        if any((self.names.name(each) or "").startswith("pytest.") for each in names):
+        if any(mark.startswith("pytest.") for mark in self.names.marks(outer)):
             return True
         if isinstance(outer, cst.FunctionDef):
             name = outer.name.value

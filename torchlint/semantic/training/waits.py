@@ -182,10 +182,8 @@ class Waits(ValueAnalysis):
 
     def _returns_as_written(self, function: cst.FunctionDef) -> bool:
         """Return whether callers get what a function returns: no generator or decorator."""
-        marks = (each.decorator for each in function.decorators)
-        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
         return not self.functions.is_generator(function) and all(
-            (self.names.name(each) or "").startswith(_TRANSPARENT) for each in named
+            mark.startswith(_TRANSPARENT) for mark in self.names.marks(function)
         )
 
     def _is_rare(self, node: cst.CSTNode, region: Region) -> bool:

@@ -107,9 +107,7 @@ class Visibility(ValueAnalysis):
         if id(function) in seen:
             return True
         seen.add(id(function))
-        marks = (each.decorator for each in function.decorators)
-        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
-        if not all((self.names.name(each) or "").startswith(_MARKS) for each in named):
+        if not all(mark.startswith(_MARKS) for mark in self.names.marks(function)):
             return False
         return self._unseen(function.body, seen) is None
 
