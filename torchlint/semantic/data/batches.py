@@ -281,9 +281,5 @@ def _moves(call: cst.Call) -> bool:
 def _follows(call: cst.Call) -> bool:
     """Return whether a call moves something to where another tensor is: `x.to(y.device)`."""
     given = call.args[0].value if len(call.args) == 1 else None
-    return (
-        isinstance(given, cst.Attribute)
-        and given.attr.value == "device"
-        and isinstance(given.value, cst.Name)
-        and given.value.value != "self"
-    )
+    path = dotted(given) if given is not None else ""
+    return path.count(".") == 1 and path.endswith(".device") and path != "self.device"

@@ -81,9 +81,7 @@ class TokenRows(ValueAnalysis):
             joined = self._parts(call.args[0].value)
             return bool(joined) and all(self._are_loaded(part, trace) for part in joined)
         if _LOADED.fullmatch(name):
-            return not any(
-                arg.keyword is not None and arg.keyword.value == "streaming" for arg in call.args
-            )
+            return self.values.argument_node(call, "streaming") is None
         if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in _KEEPING:
             return False
         if call.func.attr.value == "map" and self._tokenises(call):

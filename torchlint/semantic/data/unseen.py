@@ -526,12 +526,8 @@ class UnseenSearch(ValueAnalysis):
 
     def _stays_on_host(self, call: cst.Call) -> bool:
         """Return whether `torch.load` is told to keep its tensors in host memory."""
-        return any(
-            arg.keyword is not None
-            and arg.keyword.value == "map_location"
-            and self.tree.code(arg.value).strip("'\"") == "cpu"
-            for arg in call.args
-        )
+        given = self.values.argument_node(call, "map_location")
+        return given is not None and self.tree.code(given.value).strip("'\"") == "cpu"
 
     def _method_call(self, node: cst.Call, func: cst.Attribute) -> cst.CSTNode | None:
         method = func.attr.value

@@ -317,12 +317,9 @@ class Modes(LoopAnalysis):
         home, text = self.scopes.function(given), dotted(other).removesuffix(".module")
         if home is None or text in self.scopes.scope_at(home).bindings:
             return False
-        for binding in self.scopes.reaching(given):
-            if isinstance(binding.node, cst.Param):
-                passed = self.functions.given(binding.node)
-                if not passed or any(self._may_be(each, text) for each in passed):
-                    return True
-        return False
+        parameters = (each.parameter for each in self.scopes.reaching(given))
+        passed = [self.functions.given(each) for each in parameters if each is not None]
+        return any(not each or any(self._may_be(one, text) for one in each) for each in passed)
 
     def _may_be(self, passed: cst.BaseExpression, text: str) -> bool:
         return dotted(passed).removesuffix(".module") in ("", text) or not self._is_own(passed)

@@ -14,7 +14,7 @@ from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import says_evaluation, says_training, words
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind, derived
 
@@ -380,13 +380,13 @@ class Evaluations(LoopAnalysis):
         return (
             set_here is not None
             and self.scopes.reads(part) is False
-            and not (isinstance(set_here.value, cst.Name) and set_here.value.value == "False")
+            and last_word(set_here.value) != "False"
         )
 
     def _asks_for_gradients(self, call: cst.Call) -> bool:
         return any(
             arg.keyword is not None
             and arg.keyword.value in ("requires_grad", "create_graph", "retain_graph")
-            and not (isinstance(arg.value, cst.Name) and arg.value.value == "False")
+            and last_word(arg.value) != "False"
             for arg in call.args
         )

@@ -11,7 +11,7 @@ from torchlint.caching import cached_method
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.scope.libraries import DRAWN, NETWORK_METHODS
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 
@@ -188,7 +188,7 @@ class Lineage(LoopAnalysis):
         method = method_of(call) if name is None else ""
         if walk.cutting and (name in _CUT_NAMES or method in _CUTS):
             return
-        walk.asks = walk.asks or name in _LEAVES or method == "requires_grad_" or _told(call)
+        walk.asks = walk.asks or name in _LEAVES or method == "requires_grad_" or self._told(call)
         last = (name or "").rpartition(".")[2] or method
         walk.draws = walk.draws or last.removesuffix("_like") in _DRAWS
         network = self.network(call)
@@ -219,21 +219,10 @@ class Lineage(LoopAnalysis):
     def backward_passes(self) -> Iterator[cst.Call]:
         """Yield the backward passes of the file."""
         for call in self.tree.all(cst.Call):
-            func = call.func
-            if isinstance(func, cst.Attribute) and func.attr.value in (
-                "backward",
-                "manual_backward",
-            ):
-                if self.loops.is_step(call):
-                    yield call
+            if method_of(call) in ("backward", "manual_backward") and self.loops.is_step(call):
+                yield call
 
-
-def _told(call: cst.Call) -> bool:
-    """Return whether a call passes `requires_grad=True`."""
-    return any(
-        arg.keyword is not None
-        and arg.keyword.value == "requires_grad"
-        and isinstance(arg.value, cst.Name)
-        and arg.value.value == "True"
-        for arg in call.args
-    )
+    def _told(self, call: cst.Call) -> bool:
+        """Return whether a call passes `requires_grad=True`."""
+        given = self.values.argument_node(call, "requires_grad")
+        return given is not None and last_word(given.value) == "True"

@@ -13,7 +13,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.methods import last_word, word_of
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.additions import container
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
@@ -466,12 +466,8 @@ class Waits(ValueAnalysis):
 
     def _may_be_left_out(self, name: cst.Name) -> bool:
         """Return whether a name is a parameter with the default None."""
-        return all(
-            isinstance(each.node, cst.Param)
-            and isinstance(each.node.default, cst.Name)
-            and each.node.default.value == "None"
-            for each in self.scopes.reaching(name)
-        )
+        parameters = [each.parameter for each in self.scopes.reaching(name)]
+        return all(each is not None and last_word(each.default) == "None" for each in parameters)
 
     def _is_rare_use(self, use: cst.CSTNode, region: Region) -> bool:
         if isinstance(region, cst.FunctionDef):

@@ -36,6 +36,11 @@ class Origin(NamedTuple):
     given: cst.Param | None = None
     """The parameter behind the value that code which is not in view may pass too."""
 
+    @property
+    def known(self) -> tuple[cst.BaseExpression, ...]:
+        """The expressions if nothing else is possible, none if something may be."""
+        return self.values if self.complete and self.given is None else ()
+
 
 class _Addition(NamedTuple):
     """A value added to a container: at an index or a key, at its end, or item by item."""

@@ -98,10 +98,8 @@ class Precision(ValueAnalysis):
 
     def dtype(self, autocast: cst.Call) -> str | None:
         """Return the qualified name of the dtype passed to a call of `autocast`."""
-        for arg in autocast.args:
-            if arg.keyword is not None and arg.keyword.value == "dtype":
-                return self.names.name(arg.value)
-        return None
+        given = self.values.argument_node(autocast, "dtype")
+        return self.names.name(given.value) if given is not None else None
 
     def _made_by(self, call: cst.Call) -> cst.Call | None:
         """Follow `amp = partial(torch.autocast, "cuda")` and results of methods of this file."""

@@ -317,19 +317,13 @@ class Values(Analysis):
         return found
 
     def _entry_of_binding(self, binding: Binding, key: str) -> Value:
-        if binding.how is How.ASSIGN and binding.value is not None:
-            return self.entry(binding.value, key)
-        if isinstance(binding.node, cst.Param) and binding.node.star == "**":
-            function = self.tree.parent(self.tree.parent(binding.node))
-            if isinstance(function, cst.FunctionDef):
-                calls = self.functions.callers(function)
-                if calls:
-                    return _either([self.argument(call, key) for call in calls])
-        if isinstance(binding.node, cst.Param):
-            given = self.functions.given(binding.node)
-            if given:
-                return _either([self.entry(one, key) for one in given])
-        return _UNKNOWN
+        parameter = binding.parameter
+        rest = parameter if parameter is not None and parameter.star == "**" else None
+        function = self.tree.parent(self.tree.parent(rest))
+        calls = self.functions.callers(function) if isinstance(function, cst.FunctionDef) else ()
+        found = [self.argument(call, key) for call in calls]
+        found = found or [self.entry(one, key) for one in self.functions.held(binding)]
+        return _either(found)
 
     def _changes(
         self, node: cst.Name | cst.Attribute, key: str

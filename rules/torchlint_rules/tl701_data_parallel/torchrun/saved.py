@@ -59,23 +59,18 @@ class Saved:
         for binding in self.script.scopes.reaching(node):
             if binding.value is self.shape.wrap.whole:
                 return True
-            if binding.how is How.ASSIGN and binding.value is not None:
-                if self.is_wrapped(binding.value, depth - 1):
-                    return True
-            if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
-                given = self.script.functions.given(binding.node)
-                if any(self.is_wrapped(each, depth - 1) for each in given):
-                    return True
+            held = self.script.functions.held(binding)
+            if any(self.is_wrapped(each, depth - 1) for each in held):
+                return True
         return False
 
     def _is_always_wrapped(self, node: cst.Name) -> bool:
         """Return whether a name is the wrapped network for every caller."""
-        for binding in self.script.scopes.reaching(node):
-            if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
-                given = self.script.functions.given(binding.node)
-                if not all(isinstance(each, cst.Name) and self.is_wrapped(each) for each in given):
-                    return False
-        return True
+        parameters = (each.parameter for each in self.script.scopes.reaching(node))
+        given = (self.script.functions.given(each) for each in parameters if each is not None)
+        return all(
+            isinstance(one, cst.Name) and self.is_wrapped(one) for each in given for one in each
+        )
 
     def _contents(self, node: cst.BaseExpression, depth: int) -> None:
         """Trace a saved value to the network, and keep its content unchanged."""
