@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.part import Part
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import last_word, receiver_of
@@ -16,7 +16,7 @@ from torchlint.semantic.syntax.methods import last_word, receiver_of
 _GENERAL: Final = ("forward", "__call__", "__init__")
 
 
-class Aliases(Analysis):
+class Aliases(Part):
     """Follows functions through names, choices, dictionaries, partial objects and parameters."""
 
     def calls(self, function: cst.FunctionDef) -> Iterator[cst.Call]:

@@ -573,6 +573,16 @@ class Functions:
         )
 
 
+class Analysis:
+    """What most analyses of a file ask: its functions, nodes, scopes and names."""
+
+    def __init__(self, functions: Functions) -> None:
+        self.functions = functions
+        self.tree = functions.tree
+        self.scopes = functions.scopes
+        self.names = functions.names
+
+
 def _bases(owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
     """Yield the bases that a class names, both of `Base if TYPE_CHECKING else object`."""
     for base in owner.bases:

@@ -8,14 +8,14 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.part import Part
 from torchlint.semantic.scope.scopes import How
 
 _ABSTRACT: Final = "abstractmethod"
 _SEVERAL: Final = 2
 
 
-class Overriding(Analysis):
+class Overriding(Part):
     """Relates the methods of a class in view to those that its subclasses in view define."""
 
     @cached_property

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.part import Part
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
 
@@ -22,7 +22,7 @@ _FIELDS: Final = frozenset("dataclasses.field attr.ib attr.attrib attr.field att
 _DEFAULTS: Final = frozenset("default default_factory factory".split())
 
 
-class Passing(Analysis):
+class Passing(Part):
     """Relates the arguments of calls to the parameters of the functions that they run."""
 
     def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:

@@ -8,8 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.calls.analysis import Analysis
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 
 _TIMES: Final = 200
 """How many expressions of one method are followed at most."""

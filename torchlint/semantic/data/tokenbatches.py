@@ -7,8 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.origins import Origins

@@ -9,7 +9,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.syntax.methods import word_of
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Analysis
 
 _PARTS: Final = 4
 """A step returns an observation, a reward, whether it ended, and more."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Analysis
 
 _NAMED: Final = re.compile(
     r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"

@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.words import words
 

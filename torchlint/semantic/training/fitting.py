@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
-from torchlint.semantic.calls.functions import Definition
+from torchlint.semantic.calls.functions import Analysis, Definition
 from torchlint.semantic.values.kind import Kind, derived
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.loops.loops import Loop, Loops
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.training.networks import Networks, Root

@@ -10,8 +10,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
 from torchlint.semantic.loops.loops import LoopNode

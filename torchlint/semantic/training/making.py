@@ -8,8 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.calls.analysis import Analysis
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.training.networks import Networks, Root
 from torchlint.semantic.training.reach import Reach

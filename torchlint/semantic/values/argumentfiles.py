@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.view import COMPOSED, MADE
 

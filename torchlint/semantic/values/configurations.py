@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.argumentfiles import ArgumentFiles

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from torchlint.semantic.calls.analysis import Analysis
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.hooks import Hooks
 from torchlint.semantic.values.gradient import Gradients
 from torchlint.semantic.values.iteration import Iteration

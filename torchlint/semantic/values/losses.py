@@ -8,8 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.hooks import Hooks
 from torchlint.semantic.scope.libraries import is_library
 from torchlint.semantic.scope.limits import ASSIGNED

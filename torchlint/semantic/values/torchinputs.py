@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
+from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.scope.scopes import Binding
 
 _FUNCTIONS: Final = frozenset(

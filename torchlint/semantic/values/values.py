@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.calls.analysis import Analysis
-from torchlint.semantic.calls.functions import Functions
+from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
