@@ -19,6 +19,7 @@ from torchlint.api import (
     TrainerArguments,
     Trait,
     Value,
+    root_of,
 )
 from torchlint_rules.shared.grouping import joined, maker
 
@@ -135,9 +136,7 @@ def _chosen_workers(loader: Loader) -> _Workers | None:
 
 def _is_plain(node: cst.BaseExpression) -> bool:
     """Return whether an expression is a name, an attribute or an entry, which can be repeated."""
-    while isinstance(node, (cst.Attribute, cst.Subscript)):
-        node = node.value
-    return isinstance(node, cst.Name)
+    return isinstance(root_of(node, items=True), cst.Name)
 
 
 def _is_zero(script: Script, node: cst.BaseExpression) -> bool:

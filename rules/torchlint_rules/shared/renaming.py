@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from torchlint.api import Edits, Script
+from torchlint.api import Edits, Script, root_of
 
 
 def renamed(
@@ -52,9 +52,7 @@ def _spelling(script: Script, func: cst.Attribute, new: str) -> Edits | None:
     module, _, last = new.rpartition(".")
     if script.name(func.value) == module:
         return script.edits.replace(func.attr, last)
-    root: cst.BaseExpression = func
-    while isinstance(root, cst.Attribute):
-        root = root.value
+    root = root_of(func)
     known = script.name(root)
     if known is not None and new.startswith(f"{known}."):
         return script.edits.replace(func, script.code(root) + new[len(known) :])

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import TENSORS, Frequency, How, Kind, Role, Script, receiver_of
+from torchlint.api import TENSORS, Frequency, How, Kind, Role, Script, receiver_of, root_of
 from torchlint_rules.tl209_python_loop_over_tensor.elements import (
     elementwise,
     is_surely_tensor,
@@ -197,12 +197,10 @@ def _is_short(script: Script, loop: cst.For) -> bool:
 
 def _is_fixed(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
     """Return whether a tensor exists before the loop over it."""
-    name: cst.BaseExpression = root
-    while isinstance(name, cst.Attribute):
-        name = name.value
-    if not isinstance(name, cst.Name):
-        return False
-    return all(not script.tree.inside(each.node, loop) for each in script.scopes.reaching(name))
+    name = root_of(root)
+    return isinstance(name, cst.Name) and all(
+        not script.tree.inside(each.node, loop) for each in script.scopes.reaching(name)
+    )
 
 
 def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:

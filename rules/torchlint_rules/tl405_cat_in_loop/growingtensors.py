@@ -18,6 +18,7 @@ from torchlint.api import (
     Script,
     method_of,
     receiver_of,
+    root_of,
 )
 
 TENSORS: Final = frozenset(
@@ -187,15 +188,9 @@ def _chosen_inside(script: Script, target: cst.BaseExpression, loop: cst.For | c
     return any(
         script.tree.inside(binding.node, loop)
         for name in script.tree.within(target, cst.Name)
-        if name is not _root(target) and script.scopes.reads(name)
+        if name is not root_of(target, items=True) and script.scopes.reads(name)
         for binding in script.scopes.reaching(name)
     )
-
-
-def _root(node: cst.BaseExpression) -> cst.BaseExpression:
-    while isinstance(node, (cst.Subscript, cst.Attribute)):
-        node = node.value
-    return node
 
 
 def _uses(
@@ -206,14 +201,14 @@ def _uses(
     Comparisons with None do not read the tensor.
     """
     text, starts_inside = script.code(target), False
-    root = _root(target)
+    root = root_of(target, items=True)
     if isinstance(root, cst.Name) and root is not target:
         if any(script.tree.inside(b.node, loop) for b in script.scopes.reaching(root)):
             return None
     for use in script.tree.within(loop, type(target)):
         if script.code(use) != text or use is target:
             continue
-        line = _line(script, use)
+        line = script.tree.smallest_statement(use)
         if isinstance(line, cst.Assign) and _grows_too(script, line, use, text):
             continue
         if _is_start(script, use, assign, text):
@@ -225,12 +220,6 @@ def _uses(
     if isinstance(target, cst.Attribute) and _read_by_callees(script, loop, text):
         return None
     return starts_inside
-
-
-def _line(script: Script, node: cst.CSTNode) -> cst.CSTNode | None:
-    return next(
-        (o for o in script.tree.ancestors(node) if isinstance(o, cst.BaseSmallStatement)), None
-    )
 
 
 def _grows_too(script: Script, line: cst.Assign, use: cst.CSTNode, text: str) -> bool:

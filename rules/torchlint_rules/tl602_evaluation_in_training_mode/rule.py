@@ -20,6 +20,7 @@ from torchlint.api import (
     Rule,
     Script,
     Span,
+    root_of,
 )
 from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
 
@@ -112,9 +113,7 @@ def _is_one_of_several_given(
     function = evaluation.function
     if function is None or script.functions.callers(function):
         return False
-    root = network
-    while isinstance(root, cst.Attribute):
-        root = root.value
+    root = root_of(network)
     return isinstance(root, cst.Name) and any(
         any(name.value == root.value for name in script.tree.within(loop.target, cst.Name))
         and any(

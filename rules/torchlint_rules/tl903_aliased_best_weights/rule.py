@@ -18,6 +18,7 @@ from torchlint.api import (
     Script,
     method_of,
     receiver_of,
+    root_of,
 )
 from torchlint_rules.tl903_aliased_best_weights.beststate import is_saved, stays
 
@@ -200,10 +201,7 @@ def _kept_beside(script: Script, line: cst.Assign) -> set[str]:
 
 def _training(script: Script, line: cst.Assign, owner: cst.BaseExpression) -> Loop | None:
     """Return the loop around a line that trains a network built before the loop."""
-    root: cst.BaseExpression = owner
-    while isinstance(root, cst.Attribute):
-        root = root.value
-    bindings = script.scopes.reaching(root)
+    bindings = script.scopes.reaching(root_of(owner))
     for loop in script.loops.around(line):
         trains = loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or (
             isinstance(loop.node, cst.For)

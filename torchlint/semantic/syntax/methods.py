@@ -25,6 +25,13 @@ def last_word(node: cst.CSTNode | None) -> str:
     return last.value if type(last) is cst.Name else ""
 
 
+def root_of(node: cst.CSTNode, *, items: bool = False) -> cst.CSTNode:
+    """Return what attributes are read from, `a` of `a.b.c`; with `items` also of `a[0].b`."""
+    while type(node) is cst.Attribute or (items and type(node) is cst.Subscript):
+        node = node.value
+    return node
+
+
 def word_of(call: cst.Call) -> str:
     """Return the last word of what a call calls: `f` of `f()` and `a.f()`, "" of others."""
     return last_word(call.func)

@@ -14,7 +14,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.syntax.methods import method_of, word_of
+from torchlint.semantic.syntax.methods import method_of, root_of, word_of
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
@@ -134,9 +134,7 @@ class Readings(ValueAnalysis):
         if not self._is_open(node):
             return False
         if isinstance(node, (cst.Name, cst.Subscript, cst.Attribute)):
-            root: cst.BaseExpression = node
-            while isinstance(root, (cst.Subscript, cst.Attribute)):
-                root = root.value
+            root = root_of(node, items=True)
             if isinstance(root, cst.Call):
                 return self._is_tensor(root) or self._comes_of_tensors(root)
             bindings = self.scopes.reaching(root)
@@ -446,9 +444,7 @@ class Readings(ValueAnalysis):
 
     def _set_aside(self, node: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]) -> bool:
         """Return whether a value is only assigned to names that no pass uses further."""
-        assign = next(
-            (o for o in self.tree.ancestors(node) if isinstance(o, cst.BaseSmallStatement)), None
-        )
+        assign = self.tree.smallest_statement(node)
         if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
             return False
         target = assign.targets[0].target

@@ -12,7 +12,7 @@ from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import method_of, root_of
 from torchlint.semantic.syntax.tree import NodeT
 from torchlint.semantic.training.share import (
     COUNTS,
@@ -178,9 +178,7 @@ class Shares(LoopAnalysis):
             *((line.target, line.value) for line in self._own(cst.AugAssign)),
         ]
         for target, value in stores:
-            holder: cst.CSTNode = target
-            while isinstance(holder, (cst.Subscript, cst.Attribute)):
-                holder = holder.value
+            holder = root_of(target, items=True)
             if holder is not target and isinstance(holder, cst.Name):
                 found.setdefault(holder.value, []).append(value)
         return found

@@ -13,7 +13,7 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import last_word, receiver_of
+from torchlint.semantic.syntax.methods import last_word, receiver_of, root_of
 from torchlint.semantic.values.kind import Kind, conventional
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
@@ -221,11 +221,7 @@ class Devices(Analysis):
 
     def _configured(self, node: cst.Name | cst.Attribute) -> bool:
         """Return whether a device comes from an imported configuration (`config.DEVICE`)."""
-        root: cst.BaseExpression = node
-        while isinstance(root, cst.Attribute):
-            root = root.value
-        if not isinstance(root, cst.Name):
-            return False
+        root = root_of(node)
         return conventional(last_word(node).lower()) is Kind.DEVICE and any(
             binding.how is How.IMPORT for binding in self.scopes.reaching(root)
         )

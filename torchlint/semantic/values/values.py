@@ -14,6 +14,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import root_of
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
 from torchlint.semantic.values.configurations import Configurations
 
@@ -118,9 +119,7 @@ class Values(Analysis):
 
     def _option(self, node: cst.Attribute) -> Value:
         """Return an option of a configuration that nothing in view changes: `cfg.trainer.steps`."""
-        root: cst.BaseExpression = node
-        while isinstance(root, cst.Attribute):
-            root = root.value
+        root = root_of(node)
         if not isinstance(root, cst.Name) or not self.files.is_configuration(
             self.value_of(root).node
         ):

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, How, Kind, Script, Share, Shares, method_of, receiver_of
+from torchlint.api import Binding, How, Kind, Script, Share, Shares, method_of, receiver_of, root_of
 from torchlint_rules.tl701_data_parallel.torchrun.meters import Meter, meter_of
 from torchlint_rules.tl701_data_parallel.torchrun.output import writes
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape, reads
@@ -475,9 +475,8 @@ class Carried:
 
 def _root(node: cst.CSTNode) -> cst.Name | None:
     """Return the name at the left end of attributes and items."""
-    while isinstance(node, (cst.Attribute, cst.Subscript)):
-        node = node.value
-    return node if isinstance(node, cst.Name) else None
+    root = root_of(node, items=True)
+    return root if isinstance(root, cst.Name) else None
 
 
 def _is_fixed(node: cst.BaseExpression) -> bool:
