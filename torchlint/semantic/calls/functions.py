@@ -141,6 +141,11 @@ class Functions:
                     found.append(inner)
         return found
 
+    def outer_bases(self, owner: cst.ClassDef) -> list[cst.BaseExpression]:
+        """Return the bases of a class, inherited ones included, that are no class in view."""
+        named = (base.value for line in self.lineage(owner) for base in line.bases)
+        return [each for each in named if type(self.definition(each)) is not cst.ClassDef]
+
     def method(self, owner: cst.ClassDef, name: str) -> cst.FunctionDef | None:
         """Return a method by name, including one inherited from a base class in this file."""
         for line in self.lineage(owner):

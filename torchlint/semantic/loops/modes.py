@@ -63,6 +63,7 @@ _LOADS: Final = re.compile(
 _WRAPPERS: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
 })  # fmt: skip
+_PLAIN: Final = ("builtins.object", "object")
 _SWITCHES: Final = ("eval", "train")
 _REMEMBERED: Final = 20_000
 
@@ -190,13 +191,8 @@ class Modes(LoopAnalysis):
         return isinstance(node, (cst.Integer, cst.Float)) and float(node.value) == 0
 
     def _has_hidden_base(self, owner: cst.ClassDef) -> bool:
-        return any(
-            not name.startswith("torch.nn.") and name not in ("builtins.object", "object")
-            for line in self.functions.lineage(owner)
-            for base in line.bases
-            if not isinstance(self.functions.definition(base.value), cst.ClassDef)
-            for name in [self.names.name(base.value) or ""]
-        )
+        names = (self.names.name(base) or "" for base in self.functions.outer_bases(owner))
+        return any(not each.startswith("torch.nn.") and each not in _PLAIN for each in names)
 
     def _makes_hidden(self, mention: cst.CSTNode, name: str | None) -> bool:
         """Return whether a call builds a part of a network that another file defines."""

@@ -309,12 +309,8 @@ class Evaluations(LoopAnalysis):
 
     def _has_hidden_base(self, owner: cst.ClassDef) -> bool:
         """Return whether a class has an unseen base, which may call its methods."""
-        return any(
-            type(self.functions.definition(base.value)) is not cst.ClassDef
-            and not (self.names.name(base.value) or "").startswith(_OPEN)
-            for line in self.functions.lineage(owner)
-            for base in line.bases
-        )
+        names = (self.names.name(base) or "" for base in self.functions.outer_bases(owner))
+        return not all(each.startswith(_OPEN) for each in names)
 
     def _methods(self, owner: cst.ClassDef) -> Iterator[cst.FunctionDef]:
         for line in self.functions.lineage(owner):

@@ -116,17 +116,11 @@ class Visibility(ValueAnalysis):
         if id(owner) in seen:
             return True
         seen.add(id(owner))
-        for line in self.functions.lineage(owner):
-            for base in line.bases:
-                known = is_library(self.names.name(base.value) or "")
-                if not known and not isinstance(
-                    self.functions.definition(base.value), cst.ClassDef
-                ):
-                    return False
-            for method in self.tree.within(line, cst.FunctionDef):
-                if not self._is_shown_function(method, seen):
-                    return False
-        return True
+        return self._has_known_bases(owner) and all(
+            self._is_shown_function(method, seen)
+            for line in self.functions.lineage(owner)
+            for method in self.tree.within(line, cst.FunctionDef)
+        )
 
     def _holds_shown(self, node: cst.BaseExpression, seen: set[int]) -> bool:
         """Return whether every value of an expression was created by visible code."""
@@ -164,12 +158,8 @@ class Visibility(ValueAnalysis):
         return self.iteration.source(value, binding.path)[0]
 
     def _has_known_bases(self, owner: cst.ClassDef) -> bool:
-        return all(
-            is_library(self.names.name(base.value) or "")
-            or isinstance(self.functions.definition(base.value), cst.ClassDef)
-            for line in self.functions.lineage(owner)
-            for base in line.bases
-        )
+        names = (self.names.name(base) or "" for base in self.functions.outer_bases(owner))
+        return all(map(is_library, names))
 
     def _makes_shown(self, value: cst.BaseExpression, seen: set[int]) -> bool:
         """Return whether a created object (`nn.Sequential(Block(), …)`) runs visible code."""
