@@ -208,7 +208,7 @@ class UnseenSearch(ValueAnalysis):
             named = (
                 (self.names.name(each) or "", each) for each in self.functions.outer_bases(owner)
             )
-            return _first(each for name, each in named if not name.startswith(_OF_NETWORKS))
+            return _first(each for name, each in named if not name.startswith(_KNOWN))
         origin = self.origins.of(node)
         if origin.given is not None or not origin.complete or not origin.values:
             return origin.given or node

@@ -192,11 +192,22 @@ class Intent(LoopAnalysis):
                 spelled.update(self.tree.words(each))
 
     def _is_named(self, function: cst.FunctionDef, spelled: set[str], own: set[str]) -> bool:
-        """Return whether code that runs may call a function, or it calls one of the file."""
+        """Return whether code that runs may call a function, or it uses something of the file."""
         name = function.name.value
         owner = self.scopes.class_of(function)
         if owner is not None and name.startswith("__"):
             name = owner.name.value
         if name in spelled and (owner is not None or name not in own):
             return True
-        return not self.alone and not own.isdisjoint(self.tree.words(function))
+        if self.alone:
+            return False
+        return not own.isdisjoint(self.tree.words(function)) or self._reads_own(function)
+
+    def _reads_own(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function reads what the file makes: its loader, for one."""
+        return any(
+            self.tree.is_own(binding.node)
+            for name in self.tree.within(function, cst.Name)
+            if self.scopes.reads(name)
+            for binding in self.scopes.reaching(name)
+        )

@@ -249,6 +249,11 @@ class Origins(Analysis):
         elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
             self._follow(node.left, (None, *rest), search)
             self._follow(node.right, (None, *rest), search)
+        elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
+            repeated = [each for each in (node.left, node.right) if isinstance(each, cst.List)]
+            search.lost = search.lost or not repeated
+            for each in repeated:
+                self._follow(each, (None, *rest), search)
         else:
             search.lost = True
 
