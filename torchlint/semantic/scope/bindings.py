@@ -101,6 +101,11 @@ class Scope:
         return type(self.node) in (cst.FunctionDef, cst.Lambda)
 
 
+def holds(outer: str, inner: str) -> bool:
+    """Return whether one dotted path is that of another, or of a part of it."""
+    return inner == outer or inner.startswith(f"{outer}.")
+
+
 def dotted(node: cst.CSTNode) -> str:
     """Return `a.b.c` for a chain of attributes on a name, else ""."""
     path = ""

@@ -13,7 +13,6 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.training.shares import Shares
-from torchlint.semantic.values.values import State
 
 _LOADER: Final = "torch.utils.data.DataLoader"
 
@@ -118,29 +117,12 @@ class Program(LoopAnalysis):
 
     def is_batch_size(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a batch size: `len(x)`, `x.size(0)`, `x.shape[0]`."""
-        if isinstance(node, cst.Call):
-            if self.names.name(node.func) == "builtins.len":
-                return True
-            return (
-                method_of(node) == "size"
-                and len(node.args) == 1
-                and isinstance(node.args[0].value, cst.Integer)
-                and node.args[0].value.value == "0"
-            )
-        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute):
-            index = node.slice[0].slice
-            return (
-                node.value.attr.value == "shape"
-                and isinstance(index, cst.Index)
-                and isinstance(index.value, cst.Integer)
-                and index.value.value == "0"
-            )
-        if isinstance(node, cst.Name):
-            value = self.values.value_of(node)
-            return (
-                value.state is State.KNOWN
-                and value.node is not None
-                and not isinstance(value.node, cst.Name)
-                and self.is_batch_size(value.node)
-            )
-        return False
+        found = self.values.value_of(node).node if isinstance(node, cst.Name) else node
+        if isinstance(found, cst.Call):
+            first = [self.tree.code(arg.value) for arg in found.args] == ["0"]
+            is_size = method_of(found) == "size" and first
+            return is_size or self.names.name(found.func) == "builtins.len"
+        if not isinstance(found, cst.Subscript) or not isinstance(found.value, cst.Attribute):
+            return False
+        first = self.tree.code(found.slice[0].slice) == "0"
+        return first and found.value.attr.value == "shape"

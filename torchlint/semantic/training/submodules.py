@@ -129,20 +129,9 @@ class Submodules(ValueAnalysis):
     def _entries(self, node: cst.Attribute) -> Iterator[cst.BaseExpression]:
         """Yield the entries of a `ModuleDict` that are read as attributes (`self.parts.head`)."""
         for made in self.origins.of(node.value).values:
-            if not isinstance(made, cst.Call):
-                continue
-            if self.names.name(made.func) != "torch.nn.ModuleDict" or not made.args:
-                continue
-            entries = made.args[0].value
-            if isinstance(entries, cst.Call):
-                for arg in entries.args:
-                    if arg.keyword is not None and arg.keyword.value == node.attr.value:
-                        yield arg.value
-            elif isinstance(entries, cst.Dict):
-                for element in entries.elements:
-                    key = element.key if isinstance(element, cst.DictElement) else None
-                    if isinstance(key, cst.SimpleString) and key.evaluated_value == node.attr.value:
-                        yield element.value
+            if isinstance(made, cst.Call) and made.args:
+                if self.names.name(made.func) == "torch.nn.ModuleDict":
+                    yield from self.origins.of(made.args[0].value, (node.attr.value,)).values
 
     def _called(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
         name, func = self.names.name(call.func), call.func
