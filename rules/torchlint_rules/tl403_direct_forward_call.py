@@ -116,9 +116,4 @@ def _is_own(script: Script, call: cst.Call, node: cst.BaseExpression) -> bool:
         return False
     if any((script.name(d.decorator) or "").startswith("torch.jit.") for d in function.decorators):
         return True
-    bindings = script.scopes.reaching(node)
-    own = any(
-        isinstance(b.node, cst.Param) and script.functions.owner_of_self(b.node) is not None
-        for b in bindings
-    )
-    return own and function.name.value in _FORWARDS
+    return script.functions.is_self(node) and function.name.value in _FORWARDS

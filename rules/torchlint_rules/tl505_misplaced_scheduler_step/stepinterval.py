@@ -10,7 +10,6 @@ import libcst as cst
 from torchlint.api import Edits, Kind, Loop, Role, Schedule, SchedulerStep, Script, State
 from torchlint_rules.shared.steporder import is_now_and_then, line_of, sure_steps
 
-_PER_BATCH: Final = frozenset("OneCycleLR CyclicLR".split())
 _TOTALS: Final = {
     "CosineAnnealingLR": "T_max",
     "PolynomialLR": "total_iters",

@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.part import Part
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.syntax.methods import last_word, receiver_of
+from torchlint.semantic.syntax.methods import choices_of, last_word, receiver_of
 
 _GENERAL: Final = ("forward", "__call__", "__init__")
 
@@ -65,11 +65,8 @@ class Aliases(Part):
     def _sources(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield a value itself and the expressions that it may be one of."""
         yield node
-        if isinstance(node, cst.IfExp):
-            yield from (node.body, node.orelse)
-        elif isinstance(node, cst.BooleanOperation):
-            yield from (node.left, node.right)
-        elif isinstance(node, cst.Subscript):
+        yield from choices_of(node)
+        if isinstance(node, cst.Subscript):
             yield from self._entries(node.value)
         elif isinstance(node, cst.Call):
             table = receiver_of(node, "get")
@@ -146,12 +143,10 @@ class Aliases(Part):
 
     def _written(self, value: cst.CSTNode) -> Iterator[str]:
         """Yield the words of the values that an expression chooses from."""
+        for choice in choices_of(value):
+            yield from self._written(choice)
         if isinstance(value, (cst.Name, cst.Attribute)):
             yield last_word(value)
-        elif isinstance(value, cst.IfExp):
-            yield from (*self._written(value.body), *self._written(value.orelse))
-        elif isinstance(value, cst.BooleanOperation):
-            yield from (*self._written(value.left), *self._written(value.right))
         elif isinstance(value, cst.Dict):
             yield from (word for each in value.elements for word in self._written(each.value))
         elif isinstance(value, cst.Subscript):

@@ -251,11 +251,16 @@ class Functions:
         """Return the bindings of a name or an attribute, none for other nodes."""
         return self.attribute(node) if type(node) is cst.Attribute else self.scopes.reaching(node)
 
+    def is_self(self, node: cst.CSTNode) -> bool:
+        """Return whether a name is the first parameter of a method."""
+        parameters = (each.parameter for each in self.scopes.reaching(node))
+        return any(each is not None and self.owner_of_self(each) for each in parameters)
+
     def held(self, binding: Binding) -> list[cst.BaseExpression]:
         """Return what a binding is assigned, or what calls in view pass for a parameter."""
         if binding.parameter is not None:
             return self.given(binding.parameter)
-        return [binding.value] if binding.how is How.ASSIGN and binding.value is not None else []
+        return [] if binding.assigned is None else [binding.assigned]
 
     def attribute(self, node: cst.Attribute) -> tuple[Binding, ...]:
         """Return the bindings of an attribute of a module or of an instance of a class in view."""

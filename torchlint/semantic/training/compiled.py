@@ -339,7 +339,11 @@ class Compiled(ValueAnalysis):
         func = call.func
         if self.names.name(func) in _RUNNING_FIRST and call.args:
             func = call.args[0].value
-        if isinstance(func, cst.Attribute) and owner is not None and self._is_self(func.value):
+        if (
+            isinstance(func, cst.Attribute)
+            and owner is not None
+            and self.functions.is_self(func.value)
+        ):
             method = self.functions.method(owner, func.attr.value)
             if method is not None:
                 yield method, owner
@@ -356,11 +360,6 @@ class Compiled(ValueAnalysis):
             forward = self._forward(each)
             if forward is not None:
                 yield forward, each
-
-    def _is_self(self, node: cst.BaseExpression) -> bool:
-        """Return whether a name is the first parameter of a method."""
-        name = self.scopes.only(node).node
-        return isinstance(name, cst.Param) and self.functions.owner_of_self(name) is not None
 
 
 _NO_CALL: Final = cst.Call(cst.Name("compile"))

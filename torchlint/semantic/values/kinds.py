@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import last_word, method_of, replaces_itself
+from torchlint.semantic.syntax.methods import choices_of, last_word, method_of, replaces_itself
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     PASSED_ON,
@@ -118,10 +118,8 @@ class Kinds(Analysis):
             return _UNKNOWN if type(node.operator) is cst.Not else self.kind(node.expression)
         if type(node) is cst.Comparison:
             return self._kind_of_comparison(node)
-        if type(node) is cst.IfExp:
-            return joined([self.kind(node.body), self.kind(node.orelse)])
-        if type(node) is cst.BooleanOperation:
-            return joined([self.kind(node.left), self.kind(node.right)])
+        if choices := choices_of(node):
+            return joined([*map(self.kind, choices)])
         if isinstance(node, (cst.Await, cst.NamedExpr)):
             return self.kind(node.expression if isinstance(node, cst.Await) else node.value)
         return _LITERALS.get(type(node), _UNKNOWN)

@@ -12,6 +12,7 @@ import libcst as cst
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import choices_of
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.values import Values
 
@@ -87,12 +88,9 @@ class Origins(Analysis):
             self._follow_attribute(node, steps, search)
         elif type(node) is cst.Subscript:
             self._follow_item(node, steps, search)
-        elif type(node) is cst.IfExp:
-            self._follow(node.body, steps, search)
-            self._follow(node.orelse, steps, search)
-        elif type(node) is cst.BooleanOperation:
-            self._follow(node.left, steps, search)
-            self._follow(node.right, steps, search)
+        elif choices := choices_of(node):
+            for each in choices:
+                self._follow(each, steps, search)
         elif type(node) is cst.NamedExpr:
             self._follow(node.value, steps, search)
         elif type(node) is cst.Call:

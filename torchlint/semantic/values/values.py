@@ -14,7 +14,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import root_of
+from torchlint.semantic.syntax.methods import choices_of, root_of
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
 from torchlint.semantic.values.configurations import Configurations
 
@@ -239,13 +239,11 @@ class Values(Analysis):
             return self._entry_of_literal(node, key)
         if isinstance(node, cst.Call):
             return self._entry_of_call(node, key)
-        if isinstance(node, cst.IfExp):
-            return _either([self.entry(node.body, key), self.entry(node.orelse, key)])
+        if choices := choices_of(node):
+            return _either([self.entry(each, key) for each in choices])
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.BitOr):
             right = self.entry(node.right, key)
             return self.entry(node.left, key) if right.state is State.ABSENT else right
-        if isinstance(node, cst.BooleanOperation):
-            return _either([self.entry(node.left, key), self.entry(node.right, key)])
         if isinstance(node, (cst.Name, cst.Attribute)):
             return self._entry_of_name(node, key)
         if isinstance(node, cst.Subscript):
