@@ -148,7 +148,8 @@ class ExpressionEdits:
         shared = line == self.line_start(self.tree.span(call).start)
         before = self.text[line : first.start] if shared else self.text[line : last.start]
         indent = " " * len(before) if shared else before[: len(before) - len(before.lstrip())]
-        return " " if shared and "\t" in before else f"{self.newline}{indent}"
+        deep = len(indent) * 2 > _WIDTH
+        return " " if deep or (shared and "\t" in before) else f"{self.newline}{indent}"
 
     def without_argument(self, call: cst.Call, arg: cst.Arg) -> Edits:
         """Remove an argument with its comma, and any line that held nothing else."""
