@@ -8,6 +8,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.data.datasets import Datasets, Traits
 from torchlint.semantic.data.lightningloaders import LightningLoaders
 from torchlint.semantic.data.shortpasses import ShortPasses
@@ -31,7 +32,9 @@ _LOADER: Final = "torch.utils.data.DataLoader"
 _PINNING: Final = ("ignite.distributed.auto_dataloader", "ignite.distributed.auto.auto_dataloader")
 """Functions that hand their arguments to DataLoader, and pin memory unless told otherwise."""
 _KNOWN: Final = ("builtins.", "tqdm.", "torch.", "itertools.", "copy.", "logging.", "rich.")
-_KEEPING: Final = frozenset("prepare append insert update setdefault info debug print".split())
+_KEEPING: Final = frozenset(
+    (*PREPARING, *"append insert update setdefault info debug print".split())
+)
 """Functions that receive a loader and do not iterate over it."""
 
 

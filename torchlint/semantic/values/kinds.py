@@ -9,6 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import last_word, method_of, replaces_itself
@@ -80,7 +81,6 @@ _OVER_PROCESSES: Final = frozenset(
     "gather gather_for_metrics reduce all_gather all_reduce pad_across_processes".split()
 )
 """The methods by which frameworks send a tensor through all processes."""
-_WRAPPING: Final = frozenset("prepare setup setup_dataloaders setup_optimizers".split())
 _ENGINE: Final = (Kind.MODULE, Kind.OPTIMIZER, Kind.LOADER, Kind.SCHEDULER)
 """What DeepSpeed makes of a network: its engine, and what the engine trains with."""
 _TENSOR_ONLY: Final = frozenset(
@@ -530,7 +530,7 @@ class Kinds(Analysis):
             returned = (one for each in callees for one in self.functions.returns(each))
             return joined([self._element(one, path) for one in returned])
         method = method_of(value)
-        if method in _WRAPPING:
+        if method in PREPARING:
             plain = [arg.value for arg in value.args if arg.keyword is None]
             return self.kind(plain[path[0]]) if path and path[0] < len(plain) else _UNKNOWN
         sent = name in ("builtins.list", "builtins.tuple") or method in _OVER_PROCESSES

@@ -11,6 +11,7 @@ import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.values import Values
@@ -320,7 +321,7 @@ class Origins(Analysis):
             self._follow(owner, (None, *steps[1:]), search)
         elif method == "items" and steps[1:2] == (1,) and not plain:
             self._follow(owner, (None, *steps[2:]), search)
-        elif method == "prepare" and plain:
+        elif method in PREPARING and plain:
             if len(plain) == 1:
                 self._follow(plain[0], steps, search)
             elif steps and isinstance(steps[0], int) and steps[0] < len(plain):
