@@ -183,17 +183,6 @@ class Rewrite(ExpressionEdits):
             spans.append(Span(self.tree.span(alias.name).start, self.tree.span(last).end))
         return self._without_all(spans, gone)
 
-    def _without_all(self, members: Sequence[Span], gone: set[int]) -> Edits | None:
-        """Remove several, but not all, of some comma-separated items."""
-        last = len(members) - 1
-        kept = max(set(range(len(members))) - gone)
-        if kept == last or gone == {last}:
-            return tuple(edit for index in gone for edit in self._without(members, index))
-        if "#" in self.text[members[kept].end : members[last].end]:
-            return None
-        inner = (edit for index in gone if index < kept for edit in self._without(members, index))
-        return (*inner, *self.delete(members[kept].end, members[last].end))
-
     def _is_above(self, node: cst.CSTNode, at: cst.CSTNode | None) -> bool:
         """Return whether an import has always run before a node, by default the first code."""
         line = self.tree.parent(node)
