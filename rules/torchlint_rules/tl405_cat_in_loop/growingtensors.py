@@ -215,7 +215,7 @@ def _uses(
     for use in script.tree.within(loop, type(target)):
         if script.code(use) != text or use is target:
             continue
-        line = _line(script, use)
+        line = script.tree.smallest_statement(use)
         if isinstance(line, cst.Assign) and _grows_too(script, line, use, text):
             continue
         if _is_start(script, use, assign, text):
@@ -227,12 +227,6 @@ def _uses(
     if isinstance(target, cst.Attribute) and _read_by_callees(script, loop, text):
         return None
     return starts_inside
-
-
-def _line(script: Script, node: cst.CSTNode) -> cst.CSTNode | None:
-    return next(
-        (o for o in script.tree.ancestors(node) if isinstance(o, cst.BaseSmallStatement)), None
-    )
 
 
 def _grows_too(script: Script, line: cst.Assign, use: cst.CSTNode, text: str) -> bool:

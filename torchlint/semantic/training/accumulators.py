@@ -244,9 +244,7 @@ class Accumulators(ValueAnalysis):
 
     def _only_computed(self, place: cst.BaseExpression, loop: LoopNode) -> bool:
         """Return whether a read only computes a name that no pass uses further."""
-        assign = next(
-            (o for o in self.tree.ancestors(place) if isinstance(o, cst.BaseSmallStatement)), None
-        )
+        assign = self.tree.smallest_statement(place)
         if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
             return False
         target = assign.targets[0].target

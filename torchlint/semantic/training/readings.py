@@ -453,9 +453,7 @@ class Readings(ValueAnalysis):
 
     def _set_aside(self, node: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]) -> bool:
         """Return whether a value is only assigned to names that no pass uses further."""
-        assign = next(
-            (o for o in self.tree.ancestors(node) if isinstance(o, cst.BaseSmallStatement)), None
-        )
+        assign = self.tree.smallest_statement(node)
         if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
             return False
         target = assign.targets[0].target
