@@ -141,14 +141,14 @@ class Rewrite(ExpressionEdits):
         within = frozenset(map(id, roots))
         lines: dict[int, list[Binding]] = {}
         for root in roots:
-            bindings = self.scopes.reaching(root)
-            if len(bindings) != 1 or bindings[0].how is not How.IMPORT:
+            binding = self.scopes.only(root)
+            if binding.how is not How.IMPORT:
                 continue
-            if not self.tree.is_own(bindings[0].node):  # behind an import of another module
+            if not self.tree.is_own(binding.node):  # behind an import of another module
                 continue
-            known = lines.setdefault(id(bindings[0].node), [])
-            if bindings[0] not in known and not self.scopes.used_outside(bindings[0], within):
-                known.append(bindings[0])
+            known = lines.setdefault(id(binding.node), [])
+            if binding not in known and not self.scopes.used_outside(binding, within):
+                known.append(binding)
         for unused in lines.values():
             cut = self.without_import(unused) if unused else ()
             if cut is None:
@@ -329,7 +329,7 @@ class Rewrite(ExpressionEdits):
     def _emptied_else(self, last: cst.BaseStatement) -> Edits | None:
         """Remove the `else:` whose last statement goes, None for another block or a comment."""
         block = self.tree.parent(last)
-        branch = self.tree.parent(block) if block is not None else None
+        branch = self.tree.parent(block)
         if not isinstance(branch, cst.Else):
             return None
         start = self.line_start(self.tree.span(branch).start)
