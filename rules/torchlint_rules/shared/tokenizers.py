@@ -58,7 +58,7 @@ def _is_made(script: Script, node: cst.BaseExpression) -> bool:
 
 def _is_image(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a value is said to be a tensor, or was moved: images, no text."""
-    for binding in script.scopes.reaching(node) if isinstance(node, cst.Name) else ():
+    for binding in script.scopes.reaching(node):
         told = binding.node.annotation if isinstance(binding.node, cst.Param) else None
         if told is not None and script.name(told.annotation) == "torch.Tensor":
             return True
@@ -111,7 +111,7 @@ def _is_of_row(script: Script, node: cst.BaseExpression, row: str) -> bool:
     """Return whether a text is a column of a row, or made of columns, at once or under a name."""
     if any(is_column(part, row) for part in (node, *script.tree.within(node, cst.Subscript))):
         return True
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    bindings = script.scopes.reaching(node)
     return bool(bindings) and all(
         each.value is not None
         and not isinstance(each.value, cst.Name)

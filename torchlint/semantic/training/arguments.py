@@ -422,10 +422,8 @@ class Trainings(ValueAnalysis):
 
     def _unpacked(self, node: cst.BaseExpression) -> TrainerArguments | None:
         """Return the arguments that a name gets out of what a parser reads."""
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-        if len(bindings) != 1 or bindings[0].how is not How.UNPACKED:
-            return None
-        made = bindings[0].value
+        binding = self.scopes.only(node)
+        made = binding.value if binding.how is How.UNPACKED else None
         return next((one for one in self._all_arguments if one.read and one.call is made), None)
 
     def declared(self, owner: cst.ClassDef, name: str) -> Value | None:
@@ -444,7 +442,7 @@ class Trainings(ValueAnalysis):
         """Return what an assignment makes of an option afterwards, None where none may touch it."""
         found = None
         for target in self.functions.attributes(name):
-            line = self.tree.parent(self.tree.parent(target) or target)
+            line = self.tree.parent(self.tree.parent(target))
             if not isinstance(line, (cst.Assign, cst.AugAssign)) or not self._may_be(
                 target.value, call
             ):

@@ -125,8 +125,7 @@ class Compiled(ValueAnalysis):
     def _options(self, node: cst.BaseExpression) -> cst.Call | None:
         """Return the call with the options if a value compiles what it is given."""
         if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-            made = bindings[0].value if len(bindings) == 1 else None
+            made = self.scopes.only(node).value
             return self._options(made) if isinstance(made, cst.Call) else None
         if not isinstance(node, cst.Call):
             return None
@@ -270,11 +269,7 @@ class Compiled(ValueAnalysis):
     def _is_excluded(self, function: cst.FunctionDef) -> bool:
         if function in self._handed_out:
             return True
-        for mark in function.decorators:
-            named = mark.decorator.func if isinstance(mark.decorator, cst.Call) else mark.decorator
-            if self.names.name(named) in _EXCLUDED:
-                return True
-        return False
+        return not _EXCLUDED.isdisjoint(self.names.marks(function))
 
     @cached_property
     def _handed_out(self) -> frozenset[cst.CSTNode]:
@@ -386,7 +381,11 @@ class Compiled(ValueAnalysis):
         func = call.func
         if self.names.name(func) in _RUNNING_FIRST and call.args:
             func = call.args[0].value
-        if isinstance(func, cst.Attribute) and owner is not None and self._is_self(func.value):
+        if (
+            isinstance(func, cst.Attribute)
+            and owner is not None
+            and self.functions.is_self(func.value)
+        ):
             method = self.functions.method(owner, func.attr.value)
             if method is not None:
                 yield method, owner
@@ -422,15 +421,6 @@ class Compiled(ValueAnalysis):
         ):
             return owner
         return None
-
-    def _is_self(self, node: cst.BaseExpression) -> bool:
-        """Return whether a name is the first parameter of a method."""
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-        return (
-            len(bindings) == 1
-            and isinstance(bindings[0].node, cst.Param)
-            and self.functions.owner_of_self(bindings[0].node) is not None
-        )
 
 
 _NO_CALL: Final = cst.Call(cst.Name("compile"))

@@ -83,9 +83,8 @@ class ArgumentFiles(Analysis):
     def _opened(self, node: cst.BaseExpression) -> cst.Dict | None:
         """Return the dictionary in the file that an expression opens, or whose text it is."""
         if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-            known = len(bindings) == 1 and bindings[0].how in (How.ASSIGN, How.WITH)
-            value = bindings[0].value if known else None
+            binding = self.scopes.only(node)
+            value = binding.value if binding.how in (How.ASSIGN, How.WITH) else None
             return self._opened(value) if isinstance(value, cst.Call) else None
         if not isinstance(node, cst.Call):
             return None
