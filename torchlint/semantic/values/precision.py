@@ -57,7 +57,7 @@ class Precision(ValueAnalysis):
 
     @cached_property
     def _mentions(self) -> tuple[_Word, ...]:
-        """The names and texts that speak of low precision, but for what only reacts to it."""
+        """The words about low precision, without those that only react to it."""
         if not self.vocabulary.has_lowered(_LOW):
             return ()
         words: tuple[type[_Word], ...] = (cst.Name, cst.Attribute, cst.SimpleString, cst.Arg)
