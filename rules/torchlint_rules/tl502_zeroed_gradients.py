@@ -53,7 +53,7 @@ def _around(script: Script, node: cst.CSTNode) -> Script:
     beside = [
         step for step in script.loops.steps.all if script.scopes.function(step.backward) is home
     ]
-    return script.around(beside[0]) if beside else script
+    return script.around(beside[0].backward) if beside else script
 
 
 def _told(script: Script) -> Iterator[cst.Call]:
