@@ -240,7 +240,7 @@ class Datasets(ValueAnalysis):
         """Return that a parameter is a stream, if its type says so."""
         types = (
             each.node.annotation.annotation
-            for each in (self.scopes.reaching(node) if isinstance(node, cst.Name) else ())
+            for each in self.scopes.reaching(node)
             if isinstance(each.node, cst.Param) and each.node.annotation is not None
         )
         return _stream(_ITERABLE) if _ITERABLE in map(self.names.name, types) else {}

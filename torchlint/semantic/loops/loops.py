@@ -163,7 +163,7 @@ class Loops(ValueAnalysis):
                 inner is not None
                 and isinstance(inner, cst.For)
                 and self.tree.inside(call, inner.iter)
-                and self.tree.parent(self.tree.parent(inner) or inner) is node
+                and self.tree.parent(self.tree.parent(inner)) is node
             ):
                 yield call
 
@@ -425,6 +425,5 @@ class Loops(ValueAnalysis):
 
     def _is_output(self, value: cst.BaseExpression) -> bool:
         """Return whether a value is, or names, what a network gave."""
-        made = self.scopes.reaching(value) if isinstance(value, cst.Name) else ()
-        calls = [value, *(each.value for each in made)]
+        calls = [value, *(each.value for each in self.scopes.reaching(value))]
         return any(isinstance(each, cst.Call) and self.module_call(each) for each in calls)
