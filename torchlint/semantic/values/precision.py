@@ -9,6 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.scope.scopes import Binding
 from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
@@ -126,16 +127,14 @@ class Precision(ValueAnalysis):
         option = self.options.of(node)
         if option is not None:
             return not option.default
-        bindings = self._bindings(node) if isinstance(node, (cst.Name, cst.Attribute)) else ()
+        bindings = self.functions.bindings(node)
         return bool(bindings) and all(map(self._binds_off, bindings))
 
     def _binds_off(self, binding: Binding) -> bool:
         if isinstance(binding.node, cst.Param):
             given = self.functions.given(binding.node)
             return bool(given) and all(map(self._is_off, given))
-        return (
-            binding.how is How.ASSIGN and binding.value is not None and self._is_off(binding.value)
-        )
+        return binding.assigned is not None and self._is_off(binding.assigned)
 
     @cached_property
     def is_wide(self) -> bool:
