@@ -143,6 +143,8 @@ class Waits(ValueAnalysis):
     def _find_unneeded(
         self, region: Region, calls: tuple[cst.Call, ...]
     ) -> Iterator[tuple[Reading, _Destination]]:
+        if calls and all(self.values.placement.hands_over(each, [region]) for each in calls):
+            return
         for reading in self.readings.within(region.body):
             if self._is_rare(reading.node, region):
                 continue
