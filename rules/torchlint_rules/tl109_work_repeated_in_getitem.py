@@ -135,9 +135,8 @@ def _worked_on(script: Script, call: cst.Call) -> cst.BaseExpression:
 def _opens(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an expression is a file that is opened to be read completely."""
     if isinstance(node, cst.Name):
-        bindings = script.scopes.reaching(node)
-        value = bindings[0].value if len(bindings) == 1 else None
-        return value is not None and isinstance(value, cst.Call) and _opens(script, value)
+        value = script.scopes.only(node).value
+        return isinstance(value, cst.Call) and _opens(script, value)
     return isinstance(node, cst.Call) and script.name(node.func) in (
         "builtins.open",
         "pathlib.Path",

@@ -49,10 +49,8 @@ _HELPER: Final = re.compile(
     r"(?:all_reduce|allreduce|reduce|average|gather|sync|synchronize)_\w*(?:loss|losses|metric|metrics|mean)\w*"
 )
 _MEASURED: Final = frozenset(
-    (
-        "loss losses acc accuracy accuracies prec precision correct corrects hits metric metrics "
-        "err error errors stats statistics score scores total totals"
-    ).split()
+    "loss losses acc accuracy accuracies prec precision correct corrects hits metric metrics "
+    "err error errors stats statistics score scores total totals".split()
 )
 _COPYING: Final = frozenset(
     "data detach clone item mean sum float double new repeat expand unsqueeze".split()

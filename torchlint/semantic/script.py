@@ -92,7 +92,7 @@ class Script:
         self.optimizers = OptimizerFacts(self.values, self.loops)
         self.modules = ModuleFacts(self.values, self.loops, self.optimizers)
         updates, modes = self.optimizers.updates, self.modules.modes
-        self.evaluations = EvaluationFacts(self.values, self.loops, modes, updates, self.calls)
+        self.evaluations = EvaluationFacts(self.loops, modes, updates, self.calls)
         self.program: ProgramFacts = ProgramFacts(
             self.values,
             self.loops,

@@ -58,7 +58,7 @@ def _is_made(script: Script, node: cst.BaseExpression) -> bool:
 
 def _is_image(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a value is said to be a tensor, or was moved: images, no text."""
-    for binding in script.scopes.reaching(node) if isinstance(node, cst.Name) else ():
+    for binding in script.scopes.reaching(node):
         told = binding.node.annotation if isinstance(binding.node, cst.Param) else None
         if told is not None and script.name(told.annotation) == "torch.Tensor":
             return True
@@ -111,7 +111,7 @@ def _is_of_row(script: Script, node: cst.BaseExpression, row: str) -> bool:
     """Return whether an expression is a column of a row, or a list made of columns."""
     if is_column(node, row):
         return True
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    bindings = script.scopes.reaching(node)
     return bool(bindings) and all(
         isinstance(each.value, (cst.ListComp, cst.Subscript))
         and any(

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import TENSORS, Frequency, How, Kind, Role, Script, receiver_of
+from torchlint.api import TENSORS, Frequency, How, Kind, Role, Script, receiver_of, root_of
 from torchlint_rules.tl209_python_loop_over_tensor.elements import (
     elementwise,
     is_surely_tensor,
@@ -127,9 +127,7 @@ def element_reads(
             yield loop, node, tensor
 
 
-def _waits_for_elements(
-    script: Script,
-) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+def _waits_for_elements(script: Script) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
     """Yield what reads a number that may be an element of a tensor, with the element."""
     for site in script.calls.of_methods("item"):
         if not site.node.args:
@@ -179,10 +177,10 @@ def _element_of(
 
 def _walked(script: Script, target: cst.Name) -> cst.BaseExpression | None:
     """Return the iterated expression that assigns a name its items."""
-    bindings = script.scopes.reaching(target)
-    if len(bindings) != 1 or bindings[0].how is not How.LOOP or bindings[0].value is None:
+    binding = script.scopes.only(target)
+    if binding.how is not How.LOOP or binding.value is None:
         return None
-    source, path = script.values.iteration.source(bindings[0].value, bindings[0].path)
+    source, path = script.values.iteration.source(binding.value, binding.path)
     return source if not path else None
 
 
@@ -199,12 +197,10 @@ def _is_short(script: Script, loop: cst.For) -> bool:
 
 def _is_fixed(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
     """Return whether a tensor exists before the loop over it."""
-    name: cst.BaseExpression = root
-    while isinstance(name, cst.Attribute):
-        name = name.value
-    if not isinstance(name, cst.Name):
-        return False
-    return all(not script.tree.inside(each.node, loop) for each in script.scopes.reaching(name))
+    name = root_of(root)
+    return isinstance(name, cst.Name) and all(
+        not script.tree.inside(each.node, loop) for each in script.scopes.reaching(name)
+    )
 
 
 def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
@@ -218,13 +214,12 @@ def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
         return False
     function = script.scopes.function(tensor)
     owner = script.scopes.class_of(tensor)
-    bindings = script.scopes.reaching(tensor)
+    binding = script.scopes.only(tensor)
     return (
         function is not None
         and owner is not None
         and function.name.value == "forward"
-        and len(bindings) == 1
-        and bindings[0].how is How.PARAMETER
+        and binding.how is How.PARAMETER
     )
 
 

@@ -13,7 +13,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.methods import last_word, word_of
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.additions import container
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
@@ -143,6 +143,8 @@ class Waits(ValueAnalysis):
     def _find_unneeded(
         self, region: Region, calls: tuple[cst.Call, ...]
     ) -> Iterator[tuple[Reading, _Destination]]:
+        if calls and all(self.values.placement.hands_over(each, [region]) for each in calls):
+            return
         for reading in self.readings.within(region.body):
             if self._is_rare(reading.node, region):
                 continue
@@ -182,10 +184,8 @@ class Waits(ValueAnalysis):
 
     def _returns_as_written(self, function: cst.FunctionDef) -> bool:
         """Return whether callers get what a function returns: no generator or decorator."""
-        marks = (each.decorator for each in function.decorators)
-        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
         return not self.functions.is_generator(function) and all(
-            (self.names.name(each) or "").startswith(_TRANSPARENT) for each in named
+            mark.startswith(_TRANSPARENT) for mark in self.names.marks(function)
         )
 
     def _is_rare(self, node: cst.CSTNode, region: Region) -> bool:
@@ -422,7 +422,7 @@ class Waits(ValueAnalysis):
     def _fills(self, use: cst.Name) -> bool:
         """Return whether a use of a name only adds something to its container."""
         holder = self.tree.parent(use)
-        outer = self.tree.parent(holder) if holder is not None else None
+        outer = self.tree.parent(holder)
         if isinstance(holder, cst.Subscript):
             return isinstance(outer, cst.AssignTarget)
         if not isinstance(holder, cst.Attribute) or holder.attr.value not in FILLS:
@@ -468,12 +468,8 @@ class Waits(ValueAnalysis):
 
     def _may_be_left_out(self, name: cst.Name) -> bool:
         """Return whether a name is a parameter with the default None."""
-        return all(
-            isinstance(each.node, cst.Param)
-            and isinstance(each.node.default, cst.Name)
-            and each.node.default.value == "None"
-            for each in self.scopes.reaching(name)
-        )
+        parameters = [each.parameter for each in self.scopes.reaching(name)]
+        return all(each is not None and last_word(each.default) == "None" for each in parameters)
 
     def _is_rare_use(self, use: cst.CSTNode, region: Region) -> bool:
         if isinstance(region, cst.FunctionDef):

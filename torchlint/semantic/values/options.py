@@ -51,7 +51,7 @@ class Options(ValueAnalysis):
         bindings = self.functions.attribute(owner) if isinstance(owner, cst.Attribute) else ()
         if len(bindings) == 1 and bindings[0].value is not None:
             owner = bindings[0].value
-        bindings = self.scopes.reaching(owner) if isinstance(owner, cst.Name) else ()
+        bindings = self.scopes.reaching(owner)
         parameter = bindings[0].node if len(bindings) == 1 else None
         if not isinstance(parameter, cst.Param) or parameter.annotation is None:
             return None

@@ -9,7 +9,6 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -93,26 +92,19 @@ class Precision(ValueAnalysis):
             return self._made_by(node)
         if isinstance(node, cst.IfExp):
             return self.autocast(node.body) or self.autocast(node.orelse)
-        if isinstance(node, (cst.Name, cst.Attribute)):
-            found = [
-                self.autocast(binding.value)
-                for binding in self._bindings(node)
-                if binding.how is How.ASSIGN and binding.value is not None
-            ]
-            return next((call for call in found if call is not None), None)
-        return None
+        values = (each.assigned for each in self.functions.bindings(node))
+        found = (self.autocast(each) for each in values if each is not None)
+        return next((call for call in found if call is not None), None)
 
     def dtype(self, autocast: cst.Call) -> str | None:
         """Return the qualified name of the dtype passed to a call of `autocast`."""
-        for arg in autocast.args:
-            if arg.keyword is not None and arg.keyword.value == "dtype":
-                return self.names.name(arg.value)
-        return None
+        given = self.values.argument_node(autocast, "dtype")
+        return self.names.name(given.value) if given is not None else None
 
     def _made_by(self, call: cst.Call) -> cst.Call | None:
         """Follow `amp = partial(torch.autocast, "cuda")` and results of methods of this file."""
-        if self.functions.partial(call) in _AUTOCASTS and isinstance(call.func, cst.Name):
-            made = self.scopes.reaching(call.func)[0].value
+        if self.functions.partial(call) in _AUTOCASTS:
+            made = self.scopes.only(call.func).value
             return made if isinstance(made, cst.Call) else None
         definition = self.functions.definition(call.func)
         if isinstance(definition, cst.FunctionDef):
@@ -120,11 +112,6 @@ class Precision(ValueAnalysis):
             if len(returned) == 1:
                 return self.autocast(returned[0])
         return None
-
-    def _bindings(self, node: cst.Name | cst.Attribute) -> tuple[Binding, ...]:
-        if isinstance(node, cst.Name):
-            return self.scopes.reaching(node)
-        return self.functions.attribute(node)
 
 
 def _is_sum(func: cst.BaseExpression) -> bool:
