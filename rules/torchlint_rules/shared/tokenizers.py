@@ -36,6 +36,8 @@ def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
         return None
     if last[:1].isupper() or _is_of_pipeline(script, node):
         return None
+    if script.values.visibility.is_of_own_class(node):
+        return None
     named = script.names.words(last)[-1:]
     return node if not _NAMES.isdisjoint(named) or _is_made(script, node) else None
 
