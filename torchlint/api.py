@@ -43,7 +43,7 @@ from torchlint.semantic.training.share import Share
 from torchlint.semantic.training.shares import Shares
 from torchlint.semantic.training.steps import Step
 from torchlint.semantic.training.updates import Act, Update
-from torchlint.semantic.training.waits import End, Wait
+from torchlint.semantic.training.waits import End, Kept, Wait
 from torchlint.semantic.values.arrays import Array
 from torchlint.semantic.values.attention import Attention, ScoreMask
 from torchlint.semantic.values.calls import CallSite
@@ -87,6 +87,7 @@ __all__ = [
     "Impact",
     "Invariance",
     "ItemCode",
+    "Kept",
     "Kind",
     "Layer",
     "LayerPair",
