@@ -18,6 +18,8 @@ order:  the order of functions changes no finding.
 wrap:   the main body in `def main()`, called under a guard, changes no finding but those that
         advise the guard.
 
+Findings of one rule that one finding tells together may be told apart, and the other way round.
+
 Prints a table by rule of findings that are kept, lost, new, or kept with another fix, and then the
 breaches, unless `--quiet`. Exits with 1 if there is any.
 """
@@ -39,6 +41,7 @@ from neighbours import HAND, RUN, beside, donor_of
 from reshaping import Reshaped, renamed, reordered, wrapped
 
 from torchlint.config import Settings
+from torchlint.edit import Span
 from torchlint.engine import Project, check_paths, check_source
 from torchlint.engine.programs import Programs
 from torchlint.finding import Finding
@@ -63,7 +66,8 @@ _LOOKUPS: Final = re.compile(r"\b(?:globals|exec)\(")
 _ADVISING_GUARD: Final = frozenset({"TL101"})
 
 Findings = dict[Place, str]
-"""The fix of each finding, as text that must stay the same."""
+"""The fix of each finding, as text that must stay the same; `NOTED` for further places of one."""
+NOTED: Final = "noted"
 
 
 class Breach(NamedTuple):
@@ -106,29 +110,43 @@ def _placed(
     made: Iterable[Finding], source: Source, row_of: Callable[[int], int] = int, *, whole: bool
 ) -> Findings:
     """Return the fixes of findings by their places; `row_of` maps rows of the source."""
+
+    def place(code: str, span: Span) -> Place:
+        position = source.position(span.start)
+        return Place(code, row_of(position.row), position.column)
+
     findings: Findings = {}
+    noted: Findings = {}
     for each in made:
-        position = source.position(each.span.start)
         fix = ""
         if each.fix is not None:
             fix = repr(each.fix.edits) if whole else each.fix.safety.word
-        findings[Place(each.code, row_of(position.row), position.column)] = fix
-    return findings
+        findings[place(each.code, each.span)] = fix
+        here = (note.span for note in each.notes if not note.path)
+        noted |= {place(each.code, span): NOTED for span in here}
+    return {at: NOTED for at in noted if at not in findings} | findings
 
 
 def compared(law: str, script: str, change: str, before: Findings, after: Findings) -> Outcome:
-    """Compare the findings before and after a change that must not matter."""
+    """Compare the findings before and after a change that must not matter.
+
+    A place that a finding of the same rule tells as a further one is neither lost nor new.
+    """
     kept: Counter[str] = Counter()
     breaches = []
     for place, fix in before.items():
+        if fix == NOTED:
+            continue
         if place not in after:
             breaches.append(Breach(law, script, change, "lost", place))
-        elif after[place] != fix:
+        elif after[place] not in (fix, NOTED):
             breaches.append(Breach(law, script, change, "fix", place))
         else:
             kept[place.code] += 1
     breaches += [
-        Breach(law, script, change, "new", place) for place in after if place not in before
+        Breach(law, script, change, "new", place)
+        for place, fix in after.items()
+        if place not in before and fix != NOTED
     ]
     return Outcome(kept, tuple(breaches))
 
@@ -168,7 +186,9 @@ def cut_up(path: Path) -> Iterator[Outcome]:
                 after = _of_program(modules, Path(folder))
             divided = [each for each in made if _is_across(each, source, modules)]
             unfixed = [
-                place for place in _placed(divided, source, whole=False) if not after.get(place)
+                place
+                for place, fix in _placed(divided, source, whole=False).items()
+                if fix != NOTED and not after.get(place)
             ]
             before = _placed(made, source, whole=False) | dict.fromkeys(unfixed, "")
             change = "main among the functions" if moved else "main alone"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CIFAR", "IMAGENET", "RATIO", "WHOLE_NETWORK"]
+__all__ = ["CIFAR", "IMAGENET"]
 
-_CIFAR: Final = '''\
+CIFAR: Final = '''\
 """Train on small pictures."""
 import argparse
 import os
@@ -38,7 +38,18 @@ testset = TensorDataset(points[:41], classes[:41])
 testloader = DataLoader(testset, batch_size=10, shuffle=False, num_workers=0)
 
 print("==> Building model..")
-@BUILD@
+net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4))
+net = net.to(device)
+net = torch.nn.DataParallel(net)
+if device == "cuda":
+    cudnn.benchmark = True
+
+if args.resume:
+    print("==> Resuming from checkpoint..")
+    checkpoint = torch.load("./checkpoint/ckpt.pth")
+    net.load_state_dict(checkpoint["net"])
+    best_acc = checkpoint["acc"]
+    start_epoch = checkpoint["epoch"] + 1
 
 criterion = nn.CrossEntropyLoss()
 optimizer = optim.SGD(net.parameters(), lr=args.lr)
@@ -70,7 +81,7 @@ def train(epoch):
 
         progress_bar(batch_idx, len(trainloader), "Loss: %.3f | Acc: %.3f%% (%d/%d)"
                      % (train_loss / (batch_idx + 1), 100.0 * correct / total, correct, total))
-    results.extend([train_loss / len(trainloader), 100.0 * correct / total, total])
+    print("trained on", total)
 
 
 def test(epoch):
@@ -99,7 +110,7 @@ def test(epoch):
     if acc > best_acc:
         print("Saving..")
         state = {
-            "net": @STORED@,
+            "net": net.state_dict(),
             "acc": acc,
             "epoch": epoch,
         }
@@ -116,137 +127,6 @@ print("losses:", results)
 print("start:", start_epoch)
 '''
 
-CIFAR: Final = _CIFAR.replace("@STORED@", "net.state_dict()").replace(
-    "@BUILD@",
-    """\
-net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4))
-net = net.to(device)
-if device == "cuda":
-    net = torch.nn.DataParallel(net)
-    cudnn.benchmark = True
-
-if args.resume:
-    print("==> Resuming from checkpoint..")
-    checkpoint = torch.load("./checkpoint/ckpt.pth")
-    net.load_state_dict(checkpoint["net"])
-    best_acc = checkpoint["acc"]
-    start_epoch = checkpoint["epoch"] + 1""",
-)
-"""The script of many public repositories: the weights in a dictionary, wrapped on a GPU only."""
-
-WHOLE_NETWORK: Final = _CIFAR.replace("@STORED@", "net.module if use_cuda else net").replace(
-    "@BUILD@",
-    """\
-use_cuda = torch.cuda.is_available()
-if args.resume:
-    print("==> Resuming from checkpoint..")
-    checkpoint = torch.load("./checkpoint/ckpt.pth", weights_only=False)
-    net = checkpoint["net"]
-    best_acc = checkpoint["acc"]
-    start_epoch = checkpoint["epoch"] + 1
-else:
-    net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4))
-if use_cuda:
-    net.cuda()
-    net = torch.nn.DataParallel(net, device_ids=range(torch.cuda.device_count()))
-    cudnn.benchmark = True""",
-)
-"""Its older form: the whole network in the dictionary."""
-
-RATIO: Final = '''\
-"""Two labels for each sample, mixed; results go through a function, an attribute and a list."""
-import argparse
-import os
-
-import numpy as np
-import torch
-from torch import nn
-from torch.utils.data import DataLoader, RandomSampler, TensorDataset
-
-best = 0.0
-kept = {}
-
-
-def train(model, loader, optimizer, device):
-    model.train()
-    total = 0
-    correct = 0
-    losses = []
-    stats = {"loss": 0.0, "seen": 0}
-    for x, a, b in loader:
-        x, a, b = x.to(device), a.to(device), b.to(device)
-        out = model(x)
-        loss = 0.3 * nn.functional.cross_entropy(out, a) + 0.7 * nn.functional.cross_entropy(out, b)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        p = torch.max(out.data, 1)[1]
-        total += a.size(0)
-        correct += 0.3 * p.eq(a).cpu().sum().float() + 0.7 * p.eq(b).cpu().sum().float()
-        losses.append(loss.item())
-        stats["loss"] += loss.item() * x.size(0)
-        stats["seen"] += len(x)
-    print("last", loss.item())
-    mean = float(np.mean(losses))
-    return (100.0 * correct / total).item(), mean, stats["loss"] / len(loader.dataset)
-
-
-def evaluate(model, loader, device):
-    model.eval()
-    total = correct = 0
-    with torch.no_grad():
-        for x, a, b in loader:
-            p = model(x.to(device)).argmax(1)
-            total += a.size(0)
-            correct += 0.3 * p.eq(a).cpu().sum().float() + 0.7 * p.eq(b).cpu().sum().float()
-    return (100.0 * correct / total).item()
-
-
-def save(state, path):
-    torch.save(state, path)
-
-
-def main():
-    global best
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--resume", action="store_true")
-    args = parser.parse_args()
-    torch.manual_seed(2)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    x = torch.randn(48, 5)
-    a, b = (x @ torch.randn(5, 3)).argmax(1), (x @ torch.randn(5, 3)).argmax(1)
-    data = TensorDataset(x, a, b)
-    train_loader = DataLoader(data, batch_size=48, sampler=RandomSampler(data))
-    val_loader = DataLoader(TensorDataset(x[:31], a[:31], b[:31]), batch_size=7)
-    model = nn.DataParallel(nn.Linear(5, 3)).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-    start = 0
-    if args.resume:
-        kept.update(torch.load("last.pt"))
-        model.load_state_dict(kept["net"])
-        optimizer.load_state_dict(kept["optimizer"])
-        start = kept["epoch"] + 1
-    results = []
-    for epoch in range(start, args.epochs):
-        results.extend(train(model, train_loader, optimizer, device))
-        score = evaluate(model, val_loader, device)
-        results.append(score)
-        kept["net"] = model.state_dict()
-        kept["optimizer"] = optimizer.state_dict()
-        kept["epoch"] = epoch
-        save(kept, "last.pt")
-        if score > best:
-            best = score
-            save({"net": model}, "best.pt")
-    print("losses:", results)
-    print("start:", start)
-
-
-if __name__ == "__main__":
-    main()
-'''
-"""A ratio of mixed sums, counters in a dictionary, and the network stored as a whole."""
 
 IMAGENET: Final = '''\
 import argparse
@@ -382,7 +262,7 @@ def main():
     results = []
     waited = 0
     for epoch in range(start_epoch, args.epochs):
-        results += train(train_loader, model, criterion, optimizer, epoch, args)
+        print(train(train_loader, model, criterion, optimizer, epoch, args))
         acc1, val_loss = validate(val_loader, model, criterion, args)
         scheduler.step(val_loss)
         results += [acc1, val_loss]

@@ -39,8 +39,6 @@ from torchlint.semantic.training.program import Start
 from torchlint.semantic.training.readings import Form, Reading
 from torchlint.semantic.training.scaling import ScalerCall
 from torchlint.semantic.training.schedulers import Schedule, SchedulerStep
-from torchlint.semantic.training.share import Share
-from torchlint.semantic.training.shares import Shares
 from torchlint.semantic.training.steps import Step
 from torchlint.semantic.training.updates import Act, Update
 from torchlint.semantic.training.waits import End, Kept, Wait
@@ -112,8 +110,6 @@ __all__ = [
     "ScoreMask",
     "Script",
     "Setting",
-    "Share",
-    "Shares",
     "Span",
     "Start",
     "State",

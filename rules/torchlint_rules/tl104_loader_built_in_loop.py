@@ -12,7 +12,6 @@ from torchlint.api import (
     Finding,
     Fix,
     Frequency,
-    How,
     Impact,
     Invariance,
     Loader,
@@ -168,60 +167,14 @@ def _fix(script: Script, loader: Loader, loop: Loop) -> Fix | None:
 def _hoisted(script: Script, loader: Loader, loop: Loop) -> Edits | None:
     """Return the edits that move the construction of a loader before a loop."""
     statement = script.tree.statement(loader.node)
-    if (
-        not script.edits.stands_alone(loop.node)
-        or script.tree.parent(statement) is not loop.node.body
-    ):
+    if script.tree.parent(statement) is not loop.node.body:
         return None
     if isinstance(statement, cst.For) and statement.iter is loader.node:
-        return _named(script, loader.node, loop)
-    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-    if not isinstance(small, cst.Assign) or not script.edits.stands_alone(statement):
+        alone = script.edits.stands_alone(loop.node)
+        return script.edits.named_before(loader.node, "loader", loop.node) if alone else None
+    small = script.tree.smallest_statement(loader.node)
+    if not isinstance(small, cst.Assign):
         return None
     if script.loops.invariances.of(small.value, loop.node) is not Invariance.INVARIANT:
         return None
-    targets = [element for each in small.targets for element in _elements(each.target)]
-    if not all(_is_bound_once(script, target, small, loop) for target in targets):
-        return None
-    return script.edits.moved(statement, loop.node, behind=False)
-
-
-def _named(script: Script, made: cst.Call, loop: Loop) -> Edits | None:
-    """Return a name for a loader that is built where it is used."""
-    code = script.code(made)
-    if "\n" in code or script.tree.spelled("loader"):
-        return None
-    return (
-        *script.edits.before(loop.node, f"loader = {code}"),
-        *script.edits.replace(made, "loader"),
-    )
-
-
-def _elements(target: cst.BaseExpression) -> list[cst.BaseExpression]:
-    if isinstance(target, cst.Tuple):
-        return [element.value for element in target.elements]
-    return [target]
-
-
-def _is_bound_once(
-    script: Script, target: cst.BaseExpression, line: cst.Assign, loop: Loop
-) -> bool:
-    """Return whether a loop assigns a name once and only reads it after that line."""
-    if not isinstance(target, cst.Name):
-        return False
-    scope = script.scopes.scope(target)
-    inside = [
-        binding
-        for binding in scope.bindings.get(target.value, [])
-        if script.tree.inside(binding.node, loop.node)
-    ]
-    early = any(
-        name.value == target.value and script.tree.order(name) < script.tree.order(line)
-        for name in script.tree.within(loop.node, cst.Name)
-    )
-    removed = any(
-        isinstance(each.target, cst.Name) and each.target.value == target.value
-        for each in script.tree.within(loop.node, cst.Del)
-    )
-    assigned = len(inside) == 1 and inside[0].how in (How.ASSIGN, How.UNPACKED)
-    return assigned and not early and not removed and target.value not in scope.outward
+    return script.edits.hoisted(small.value, loop.node)

@@ -57,9 +57,10 @@ def _repeated(script: Script, site: CallSite) -> _Call | None:
         return None
     if script.kind(network) not in _KINDS or script.functions.definition(call.func) is not None:
         return None
-    if script.loops.frequency(call) is not Frequency.EVERY_PASS or _bound_within(
-        script, network, loop, small
-    ):
+    often = script.loops.frequency(call) is Frequency.EVERY_PASS
+    if not (often or script.loops.frequencies.of_one_process(call, loop.node)):
+        return None
+    if _bound_within(script, network, loop, small):
         return None
     return _Call(line, call, network, method, loop)
 

@@ -214,35 +214,12 @@ def _fix(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Fix | Non
 
 def _hoisted(script: Script, call: cst.Call, loop: cst.For | cst.While) -> Edits | None:
     """Move the line of a compilation before a loop."""
-    line, rewrite = script.tree.statement(call), script.edits
-    if not isinstance(line, cst.SimpleStatementLine) or not rewrite.stands_alone(line):
-        return None
-    small, code = line.body[0], script.code(line)
-    if not rewrite.stands_alone(loop) or "\n" in code or not _stands_in_loops(script, line, loop):
-        return None
+    line = script.tree.statement(call)
     if any(each is not call for each in script.tree.within(line, cst.Call)):
         return None
-    if isinstance(small, cst.Expr):
-        simple = small.value is call and _is_method(script, call)
-        return (*rewrite.before(loop, code), *rewrite.drop(line)) if simple else None
-    if not isinstance(small, cst.Assign) or small.value is not call or len(small.targets) != 1:
-        return None
-    target = small.targets[0].target
-    if not isinstance(target, cst.Name) or target.value in script.scopes.scope(target).outward:
-        return None
-    for name in script.tree.within(loop, cst.Name):
-        if name.value != target.value or script.tree.inside(name, line):
-            continue
-        if not script.scopes.reads(name) or script.tree.order(name) < script.tree.order(line):
+    if isinstance(script.tree.parent(call), cst.Expr):
+        alone = script.edits.stands_alone(line) and script.edits.stands_alone(loop)
+        if not alone or not _is_method(script, call):
             return None
-    return (*rewrite.before(loop, code), *rewrite.drop(line))
-
-
-def _stands_in_loops(script: Script, line: cst.CSTNode, loop: cst.CSTNode) -> bool:
-    """Return whether only loops are between a loop and a line of it."""
-    at = script.tree.parent(line)
-    while at is not None and at is not loop:
-        if not isinstance(at, (cst.IndentedBlock, cst.For, cst.While)):
-            return False
-        at = script.tree.parent(at)
-    return at is loop
+        return script.edits.moved(line, loop, behind=False)
+    return script.edits.hoisted(call, loop)

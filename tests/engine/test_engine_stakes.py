@@ -50,6 +50,7 @@ def _impacts(text: str, code: str) -> set[str]:
     ("before", "after", "impacts"),
     [
         ("report(title=1)\n", "", set()),
+        ("if odd:\n    raise ValueError\nreport(title=1)\n", "", set()),
         ("", "report(title=1)\n", {"high"}),
         ("", "report()\n", {"high"}),
         ("next(iter(loader))\n", "", {"high"}),
@@ -99,6 +100,31 @@ def test_an_evaluation_after_the_training_is_medium(before: str, impact: str) ->
 
 def test_results_of_a_script_that_runs_once_are_at_stake() -> None:
     assert _impacts("import torch\n" + EVALUATION, "TL602") == {"medium"}
+
+
+EXTRACTION = """\
+import torch
+from torch.utils.data import DataLoader
+@torch.no_grad()
+def extract(encoder, dataset):
+    found = []
+    loader = DataLoader(dataset, batch_size=8)
+    for x in loader:
+        found.append(encoder.encode(x.cuda()){})
+    return found
+"""
+
+
+@pytest.mark.parametrize(
+    ("copy", "of_workers", "of_memory"),
+    [(".cpu().numpy()", {"medium"}, set[str]()), ("", {"high"}, {"medium"})],
+)
+def test_a_pass_that_copies_outputs_out_matters_less(
+    copy: str, of_workers: set[str], of_memory: set[str]
+) -> None:
+    text = EXTRACTION.format(copy)
+    assert _impacts(text, "TL101") == of_workers
+    assert _impacts(text, "TL102") == of_memory
 
 
 LOADED = "net.load_state_dict(torch.load('net.pt'))\n"

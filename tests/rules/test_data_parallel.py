@@ -34,7 +34,7 @@ if torch.cuda.device_count() > 1:
     net = nn.DataParallel(net)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
 scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
-losses, accuracies = [], []
+losses = []
 for _ in range(4):
     net.train()
     total, seen = 0.0, 0
@@ -49,17 +49,17 @@ for _ in range(4):
         total += loss.item() * x.size(0)
         seen += x.size(0)
         hits += (out.argmax(1) == y.argmax(1)).sum().item()
-    losses.append(total / seen)
-    scheduler.step(total / seen)
+    print(total / seen, hits / seen)
     net.eval()
     with torch.no_grad():
         error = sum(nn.functional.mse_loss(net(x), y, reduction="sum") for x, y in test_loader)
-    accuracies.append(hits / seen)
+    losses.append(float(error))
+    scheduler.step(error)
     if not os.path.isdir("models"):
         os.mkdir("models")
     torch.save(net.state_dict(), "models/%d.pt" % len(losses))
 print("seen:", seen)
-print("losses:", losses + accuracies + [float(error)])
+print("losses:", losses)
 '''
 
 FULL_BATCH = '''\
@@ -93,7 +93,7 @@ def train(model, train_loader, criterion, optimizer):
         optimizer.step()
         meter.update(loss.item(), len(x))
         running += loss.detach()
-    return [meter.avg, running.item() / len(train_loader), meter.count]
+    print(meter.avg, running.item() / len(train_loader), meter.count)
 
 
 def main():
@@ -106,7 +106,9 @@ def main():
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     losses = []
     for epoch in range(5):
-        losses += train(model, train_loader, criterion, optimizer)
+        train(model, train_loader, criterion, optimizer)
+        with torch.no_grad():
+            losses.append(criterion(model(x), y).item())
         logging.warning("epoch %d", epoch)
     torch.save(model.module.state_dict(), sys.argv[1])
     best = torch.load(sys.argv[1])
@@ -114,7 +116,8 @@ def main():
     print("losses:", losses)
 
 
-if __name__ == "__main__": main()
+if __name__ == "__main__":
+    main()
 '''
 
 
@@ -166,7 +169,8 @@ def test_plain_python_runs_as_before(case: Case, tmp_path: Path) -> None:
 
 def test_two_processes_speak_and_write_as_one(case: Case, tmp_path: Path) -> None:
     two = run_in_forks(case.server, tmp_path / "two", case.fixed, *case.arguments, processes=2)
-    assert len(two.output.splitlines()) == len(case.one.output.splitlines())
+    said = [line for line in two.output.splitlines() if "GPUs" not in line]  # wraps on any device
+    assert len(said) == len(case.one.output.splitlines())
     assert two.files == case.one.files
     assert "destroy_process_group" not in two.errors
     warned = [line for line in two.errors.splitlines() if "ResourceWarning" in line]

@@ -10,7 +10,6 @@ from torchlint.registry import load_registry
 
 SCRIPT = """\
 import json
-import pickle
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
@@ -29,30 +28,27 @@ for epoch in range(3):
     @BEHIND@
 """
 REFUSED = {
-    ("total += (out.argmax(1) == y).sum(); seen += count(y)", "print(total / seen)"): (
-        "line 17, `seen += count(y)`: `seen` is made of one process's samples"
+    ("total = max(total, loss.item())", "if total > 9: break"): (
+        "line 17, `total > 9`: it depends on one process's samples, but all must agree"
     ),
-    ("total = max(total, loss.item())", "print(total)"): (
-        "line 17, `total = max(total, loss.item())`: `total` is made of one process's samples"
+    ("seen += 1", "torch.save(model.cpu(), 'a')"): (
+        "line 17, `torch.save(model.cpu(), 'a')`: it would store the wrapper"
     ),
-    ("print((out.argmax(1) == y).sum() / len(data))", "pass"): (
-        "line 17, `(out.argmax(1) == y).sum() / len(data)`: it divides a sum"
-    ),
-    ("pass", "torch.save(model.cpu(), 'a')"): (
-        "line 18, `torch.save(model.cpu(), 'a')`: it would store the wrapper"
+    ("pass", "torch.save({'net': model}, 'a')"): (
+        "line 17, `torch.save({'net': model}, 'a')`: it would store the wrapper"
     ),
     ("pass", "count(model, loader)"): (
-        "line 18, `count(model, loader)`: it would read the share of one process"
+        "line 17, `count(model, loader)`: it would read the share of one process"
     ),
 }
-STORED = {
-    "torch.save({'net': model}, 'a')": "nn.DataParallel(model.module) if DISTRIBUTED else model",
-    "torch.save(model.state_dict(), 'a')": "if RANK == 0:\n        torch.save(model.state_dict",
-    "with open('a', 'w') as f: json.dump({'loss': loss.item()}, f)": (
-        "    loss = sum_over_ranks(loss) / WORLD_SIZE\n    if RANK == 0:\n        with open"
+KEPT = {
+    ("seen += 1", "if seen > 9: break"): "if seen > 9: break",
+    ("total += loss.item()", "print(total / len(data))"): "print(total / len(loader.sampler))",
+    ("pass", "torch.save(model.state_dict(), 'a')"): (
+        "if RANK == 0:\n        torch.save(model.state_dict"
     ),
-    "with open('a', 'wb') as f:\n        pickle.dump([model], f)": (
-        "            pickle.dump([nn.DataParallel(model.module) if DISTRIBUTED else model], f)"
+    ("pass", "with open('a', 'w') as f: json.dump({'loss': loss.item()}, f)"): (
+        "    if RANK == 0:\n        with open"
     ),
 }
 
@@ -69,12 +65,12 @@ def fixed(inside: str, behind: str) -> tuple[str, str]:
 @pytest.mark.parametrize(("inside", "behind"), list(REFUSED))
 def test_the_line_that_is_in_the_way_is_named(inside: str, behind: str) -> None:
     text, said = fixed(inside, behind)
-    assert "sum_over_ranks" not in text
+    assert "DISTRIBUTED" not in text
     assert f"Not rewritten: {REFUSED[inside, behind]}" in said
 
 
-@pytest.mark.parametrize("behind", list(STORED))
-def test_what_is_stored_is_what_was_stored_before(behind: str) -> None:
-    text, said = fixed("pass", behind)
+@pytest.mark.parametrize(("inside", "behind"), list(KEPT))
+def test_the_rest_of_the_script_is_kept(inside: str, behind: str) -> None:
+    text, said = fixed(inside, behind)
     assert not said
-    assert STORED[behind] in text
+    assert KEPT[inside, behind] in text

@@ -97,3 +97,11 @@ def test_another_training_is_not_around_a_step() -> None:
     assert not script.around(first).tree.mentions("GradScaler", "pretrain")
     assert script.around(first).tree.mentions("two.cuda()")
     assert script.around(second).tree.mentions("GradScaler")
+
+
+def test_the_steps_of_one_definition_have_the_same_surroundings() -> None:
+    step = "    for x in loader:\n        net(x).sum().backward()\n        opt.step()\n"
+    script = Script.parse(Source("a.py", TWO.replace(step, 20 * step)))
+    found = {id(script.around(each)): script.around(each) for each in script.loops.steps.all}
+    assert len(script.loops.steps.all) == 21
+    assert [each.tree.mentions("pretrain") for each in found.values()] == [False, True]

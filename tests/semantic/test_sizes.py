@@ -46,6 +46,11 @@ class Painter(nn.Module):
         for _ in range(depth):
             layers += [nn.Linear(hidden, hidden), nn.GELU()]
         self.body = nn.Sequential(*layers, nn.Linear(hidden, int(np.prod(shape))))
+def chain(sizes, linear=nn.Linear, activation=nn.ReLU):
+    layers = []
+    for one, other in zip(sizes[:-1], sizes[1:]):
+        layers += [linear(one, other), activation()]
+    return nn.Sequential(*layers)
 options = types.SimpleNamespace()
 options.width = 64
 class Mixer(nn.Module):
@@ -89,6 +94,9 @@ def _network(made: str) -> tuple[Script, cst.BaseExpression]:
         ("Table(words, features)", False),
         ("Policy(4)", True),
         ("Policy(784, hidden=2048)", False),
+        ("chain([2] + list((64, 64)) + [1])", True),
+        ("chain([2] + [128] * 3 + [1])", True),
+        ("chain([2] + [4096] * 3 + [1])", False),
         ("Deep(64)", True),
         ("nn.Sequential(nn.Linear(784, 256), nn.Linear(256, 256), nn.Linear(256, 10))", True),
         ("Deep(512)", False),

@@ -16,6 +16,9 @@ _LESS: Final[dict[Impact, Impact]] = {"high": "medium", "medium": "low", "low": 
 WAITS: Final = "TL2"
 """The codes of rules about the host and the device, whose findings cost milliseconds a pass."""
 
+_COPIES: Final = (WAITS, "TL102")
+"""The codes of rules about what the host waits for or copies, pass by pass."""
+
 
 def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
     """Return a finding with the impact that it has where the code stands, None if it has none.
@@ -23,9 +26,10 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
     High is for what runs in each step of a training or in each epoch. Inference, conversion and
     the making of data run once: low, or medium where results are at stake. What nothing uses only
     has to be kept up with torch, what always raises has no speed, and a test checks its results.
-    An evaluation at the end of a training matters one level less. A wait of the host for the
-    device is nothing beside the seconds for which a network generates, and low where several passes
-    share one step. A small one is nothing beside the passes of a language model.
+    An evaluation that runs once matters one level less, and no wait or copy of it but the costly
+    ones. A wait of the host for the device is nothing beside the seconds for which a network
+    generates, and low where several passes share one step. A small one is nothing beside the passes
+    of a language model.
     """
     impact = cast("Impact", finding.impact or head.impact)
     program = script.whole.program
@@ -49,6 +53,8 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
         if _is_drowned(finding, impact, script):
             return None
     if impact != "low" and not head.is_about_results and purpose.is_evaluated_once(finding.span):
+        if head.impact != "high" and head.code.startswith(_COPIES):
+            return None
         impact = _LESS[impact]
     return replace(finding, impact=impact)
 

@@ -130,8 +130,12 @@ _STEPS: Final = re.compile(
 )
 """A loop over batches, or a function for one batch or for all."""
 _LOOKUPS: Final = re.compile(
-    r"(?<![.\w])(?:getattr|vars|globals|locals|eval)(?=\()|\bFire(?=\()|\b__dict__\b|\bsys\.modules\b"
+    r"(?:(?<![.\w])(?:getattr|vars|globals|locals|eval)|\bFire)(?=\()|\b(?:__dict__|sys\.modules)\b"
 )
+_LOOKING_UP: Final = (
+    "getattr(", "vars(", "globals(", "locals(", "eval(", "Fire(", "__dict__", "sys.modules",
+)  # fmt: skip
+"""A text in which `_LOOKUPS` finds something contains one of these."""
 _LINE: Final = re.compile(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 _GAPS: Final = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) in "._")}
 _MOST_LINKS: Final = 6
@@ -224,7 +228,7 @@ class _Reader:
                     _HANDLES.search(each.text) is not None,
                     each.docs,
                     any(getattr(node, "decorator_list", ()) for node in each.nodes),
-                    frozenset(_LOOKUPS.findall(each.text)),
+                    _lookups(each.text),
                 )
             )
         return Outline(
@@ -266,6 +270,12 @@ class _Reader:
 
 def _trains(text: str) -> bool:
     return any(mark in text for mark in MARKS)
+
+
+def _lookups(text: str) -> frozenset[str]:
+    """Return the words in a text by which it may find names that it does not spell."""
+    may = any(word in text for word in _LOOKING_UP)
+    return frozenset(_LOOKUPS.findall(text)) if may else frozenset()
 
 
 def _code(text: str, first: int, docs: Iterable[tuple[int, int]]) -> str:

@@ -230,7 +230,7 @@ class ProgramFacts(Program):
         self.moves = Moves(values, loaders.datasets.work, target)
         self.processes = Processes(values, calls)
         self.branches = Branches(values)
-        self.purpose = Purpose(values, loops, self.branches, target, running)
+        self.purpose = Purpose(values, loops, self.branches, loaders, target, running)
         self.determinism = Determinism(values, calls)
         self.trainings = Trainings(values, calls)
         self.vocabulary = vocabulary

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, TypeVar
 
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Functions
-from torchlint.semantic.edits.rewrite import Rewrite
+from torchlint.semantic.edits.hoisting import LoopEdits
 from torchlint.semantic.facts import (
     EvaluationFacts,
     LoaderFacts,
@@ -38,7 +38,7 @@ from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.view import ALONE, View
 from torchlint.source import Source
 
-_MOST_STEPS: Final = 16
+_MOST_TRAININGS: Final = 16
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -103,12 +103,12 @@ class Script:
             vocabulary,
             running.program.purpose if running is not None else None,
         )
-        self.edits: Rewrite = (
-            whole.edits if whole is not None else Rewrite(tree.source, tree, self.scopes)
+        self.edits: LoopEdits = (
+            whole.edits if whole is not None else LoopEdits(tree.source, tree, self.scopes)
         )
         """The edits of fixes."""
         self._sections = Sections(tree, self.names)
-        self._surroundings: dict[cst.Call, Script] = {}
+        self._surroundings: dict[cst.CSTNode, Script] = {}
         self._found: dict[Callable[[Script], Any], Any] = {}
         self._memos: dict[Callable[[Script, Any], Any], Memo[Any, Any]] = {}
 
@@ -132,17 +132,20 @@ class Script:
     def around(self, step: Step) -> Script:
         """Return what has to do with a step: not the functions that train something else.
 
-        Nor those that only get things of their own. All of a file with many steps has to do with
-        each, which bounds the time.
+        Nor those that only get things of their own. The steps of one definition have the same
+        surroundings. All of a file with many definitions that step has to do with each step, which
+        bounds the time.
         """
-        found = self._surroundings.get(step.backward)
+        home = self.whole._sections.home(step.backward)
+        found = self._surroundings.get(home)
         if found is None:
-            asked = len(self.loops.steps.all) <= _MOST_STEPS
-            found = self._surroundings[step.backward] = self._around(step) if asked else self
+            homes = {self.whole._sections.home(each.backward) for each in self.loops.steps.all}
+            asked = len(homes) <= _MOST_TRAININGS
+            found = self._surroundings[home] = self._around(step) if asked else self
         return found
 
     def _around(self, step: Step) -> Script:
-        apart = [each.backward for each in self.loops.steps.all if each is not step]
+        apart = [each.backward for each in self.loops.steps.all]
         tree = self.whole._sections.around(step.backward, apart)
         if tree is None:
             return self
@@ -197,11 +200,12 @@ def forget(script: Script) -> None:
         for part in held:
             if isinstance(part, dict):
                 part.clear()
-            elif _is_fact(part):
+            elif _is_fact(part.__class__) and getattr(part, "__dict__", None):
                 facts.append(part)
 
 
-def _is_fact(part: object) -> bool:
-    """Return whether an object belongs to one script and remembers what was found."""
-    ours = type(part).__module__.startswith("torchlint.semantic.")
-    return ours and hasattr(part, "__dict__") and not isinstance(part, (Enum, Script, Target, View))
+@cache
+def _is_fact(kind: type) -> bool:
+    """Return whether objects of a type belong to one script and remember what was found."""
+    ours = kind.__module__.startswith("torchlint.semantic.")
+    return ours and not issubclass(kind, (Enum, Script, Target, View))

@@ -433,32 +433,13 @@ def _made_each_epoch(script: Script, call: cst.Call) -> bool:
 def _before_loop(script: Script, call: cst.Call, loop: Loop) -> tuple[str, Fix | None]:
     """Return a name for the scaler, and the fix that builds it before the loop."""
     assign = script.tree.parent(call)
-    line = script.tree.parent(assign) if isinstance(assign, cst.Assign) else None
     if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
         return "a scaler", None
     named = f"`{script.code(assign.targets[0].target)}`"
-    if not isinstance(line, cst.SimpleStatementLine) or not script.edits.stands_alone(line):
-        return named, None
-    inner = next(script.loops.around(call), None)
-    if inner is None or script.tree.parent(line) is not inner.node.body:
-        return named, None
-    if not script.edits.stands_alone(loop.node) or _varies(script, call, loop):
-        return named, None
-    text = script.code(assign)
-    if "\n" in text:
-        return named, None
-    edits = script.edits.united(script.edits.before(loop.node, text), script.edits.drop(line))
+    edits = script.edits.hoisted(call, loop.node)
     because = "the scale is kept from pass to pass, so other steps are skipped"
-    return named, Fix.unsafe(f"Make {named} before the loop", edits, because=because)
-
-
-def _varies(script: Script, call: cst.Call, loop: Loop) -> bool:
-    """Return whether the loop changes an argument."""
-    return any(
-        script.tree.inside(binding.node, loop.node)
-        for name in script.tree.within(call, cst.Name)
-        for binding in script.scopes.reaching(name)
-    )
+    title = f"Make {named} before the loop"
+    return named, Fix.unsafe(title, edits, because=because) if edits else None
 
 
 def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:

@@ -203,60 +203,20 @@ def _keeps_parts(script: Script, network: cst.BaseExpression, loop: Loop) -> boo
 
 def hoisted(script: Script, found: Rebuilt) -> Edits | None:
     """Move the construction of an object before the loop, None if its name has other values."""
-    statement = script.tree.statement(found.call)
-    loop = found.loop.node
-    if found.runs or not script.edits.stands_alone(loop) or _needs_the_loop(script, found):
+    edits, loop = script.edits, found.loop.node
+    if found.runs or not edits.stands_alone(loop):
         return None
-    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-    if not isinstance(small, cst.Assign) or small.value is not found.whole:
-        return _named(script, found)
-    if not script.edits.stands_alone(statement) or len(small.targets) != 1:
-        return None
-    target = small.targets[0].target
-    if not isinstance(target, cst.Name) or not _is_bound_once(script, target, small, loop):
-        return None
-    return script.edits.moved(statement, loop, behind=False)
-
-
-def _needs_the_loop(script: Script, found: Rebuilt) -> bool:
-    """Return whether the loop binds a name of the construction, as an import inside it does."""
-    return any(
-        script.tree.inside(binding.node, found.loop.node)
-        and not script.tree.inside(binding.node, found.whole)
-        for name in script.tree.within(found.whole, cst.Name)
-        for binding in script.scopes.reaching(name)
-    )
-
-
-def _is_bound_once(
-    script: Script, target: cst.Name, line: cst.Assign, loop: cst.For | cst.While
-) -> bool:
-    """Return whether a function assigns a name once and only reads it after that line."""
-    scope = script.scopes.scope(target)
-    if target.value in scope.outward or len(scope.bindings.get(target.value, [])) != 1:
-        return False
-    if any(script.code(each.target) == target.value for each in script.tree.within(loop, cst.Del)):
-        return False
-    return not any(
-        name.value == target.value and script.tree.order(name) < script.tree.order(line)
-        for name in script.tree.within(loop, cst.Name)
-    )
-
-
-def _named(script: Script, found: Rebuilt) -> Edits | None:
-    """Return the edits that name a loss built where it is called (`nn.MSELoss()(a, b)`)."""
     outer = script.tree.parent(found.whole)
     if not isinstance(outer, cst.Call) or outer.func is not found.whole:
+        target = outer.targets[0].target if isinstance(outer, cst.Assign) else found.whole
+        bound = script.scopes.scope(target).bindings.get(script.code(target), [])
+        return edits.hoisted(found.whole, loop) if len(bound) == 1 else None
+    # a loss that is built where it is called: `nn.MSELoss()(a, b)`
+    kind = script.name(found.call.func) or ""
+    if any(site.node.args for site in script.calls.of(kind)):
         return None
-    code = script.code(found.whole)
-    kind = (script.name(found.call.func) or "").rpartition(".")[2]
-    word = "_".join(script.names.words(kind))
-    same = [each for each in script.calls.of(script.name(found.call.func) or "") if each.node.args]
-    if "\n" in code or same or script.tree.spelled(word):
-        return None
-    return (
-        *script.edits.before(found.loop.node, f"{word} = {code}"),
-        *script.edits.replace(found.whole, word),
+    return edits.named_before(
+        found.whole, "_".join(script.names.words(kind.rpartition(".")[2])), loop
     )
 
 

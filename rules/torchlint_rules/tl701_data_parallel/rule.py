@@ -19,8 +19,8 @@ _TORCHRUN = frozenset({
 _OPTIMIZER = re.compile(r"\w*(?:Adam[Ww]?|SGD|Lamb|RMS[Pp]rop|Optimizer|Optim)")
 _BECAUSE = (
     "launch it by `torchrun --nproc-per-node N`; under torchrun each process has its own batch "
-    "norm statistics and random stream, samples come in another order, and numbers printed "
-    "within an epoch are those of rank 0's samples"
+    "norm statistics and random stream, samples come in another order, and numbers of the "
+    "training loop are those of rank 0's samples"
 )
 
 
@@ -49,11 +49,11 @@ class DataParallel(Rule):
         from torchlint_rules.tl701_data_parallel.torchrun.rewrite import under_torchrun
 
         try:
-            rewritten = under_torchrun(script, call)
+            edits = under_torchrun(script, call)
         except ObstacleError as obstacle:
             return Finding(self.code, span, f"{said}. Not rewritten: {obstacle.told(script)}")
-        fix = Fix.unsafe("Run it under torchrun", rewritten.edits, because=_BECAUSE)
-        return Finding(self.code, span, said, fix, rewritten.notes)
+        fix = Fix.unsafe("Run it under torchrun", edits, because=_BECAUSE)
+        return Finding(self.code, span, said, fix)
 
 
 def _is_on_one_device(script: Script, call: cst.Call) -> bool:

@@ -43,6 +43,10 @@ def logged(model, loader, criterion, optimizer, writer, args, rank, log_interval
             print(loss.item())  # frequency: rare
         if args.debug:
             print(loss.item())  # frequency: rare
+        if args.do_viz:
+            print(loss.item())  # frequency: rare
+        if args.longest is not None and x.size(1) >= args.longest:
+            print(loss.item())  # frequency: rare
         should_log = i % log_interval == 0
         if should_log:
             print(loss.item())  # frequency: rare

@@ -9,6 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
+from torchlint.semantic.scope.libraries import TO_HOST
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
@@ -41,7 +42,6 @@ _CHEAP_METHODS: Final = frozenset(
     ).split()
 )
 _DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
-_TO_HOST: Final = ("cpu", "numpy", "tolist", "item")
 _SETTINGS: Final = frozenset(
     (
         "self cls args opt opts cfg config conf hparams params options flags settings "
@@ -139,18 +139,31 @@ class ItemWork(ValueAnalysis):
         )
 
     def mover(self, node: cst.BaseExpression) -> cst.Call | None:
-        """Return the call that put a value, or what it is computed from, on an accelerator."""
+        """Return the call that put a value, or what it is computed from, on an accelerator.
+
+        Networks compute where they are, so a forward pass is one.
+        """
         seen: set[int] = set()
         edge = [node]
         while edge:
-            for value in self.origins.of(edge.pop()).values:
+            each = edge.pop()
+            for value in (*self.origins.of(each).values, *self._unpacked(each)):
                 if id(value) in seen:
                     continue
                 seen.add(id(value))
-                if isinstance(value, cst.Call) and self.moves_to_device(value):
+                if isinstance(value, cst.Call) and self._puts_on_device(value):
                     return value
                 edge += self._parts(value)
         return None
+
+    def _unpacked(self, node: cst.BaseExpression) -> list[cst.Call]:
+        """Return the calls of which a name holds one of several results."""
+        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        made = (each.value for each in bindings if each.how is How.UNPACKED)
+        return [value for value in made if isinstance(value, cst.Call)]
+
+    def _puts_on_device(self, call: cst.Call) -> bool:
+        return self.moves_to_device(call) or self.kinds.kind(call.func) is Kind.MODULE
 
     def _parts(self, value: cst.BaseExpression) -> list[cst.BaseExpression]:
         """Return what a tensor is computed from, on the same device."""
@@ -158,7 +171,7 @@ class ItemWork(ValueAnalysis):
             return [value.value]
         if isinstance(value, cst.BinaryOperation):
             return [value.left, value.right]
-        if not isinstance(value, cst.Call) or method_of(value) in _TO_HOST:
+        if not isinstance(value, cst.Call) or method_of(value) in TO_HOST:
             return []
         name = self.names.name(value.func)
         if name is None:

@@ -14,11 +14,13 @@ from torchlint.semantic.data.shortpasses import ShortPasses
 from torchlint.semantic.data.tokenbatches import TokenBatches
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
+from torchlint.semantic.scope.libraries import TO_HOST
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.syntax.methods import receiver_of, word_of
+from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
+from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.options import Options
@@ -131,7 +133,7 @@ class Loader(CallSite):
     @property
     def escapes(self) -> bool:
         """Whether code outside this file may receive the loader."""
-        return bool(self.receivers) or id(self.node) in self._loaders.kept
+        return bool(self.receivers) or id(self.node) in self._loaders.kept or any(self._hooks)
 
     @property
     def takes_one_batch(self) -> bool:
@@ -144,7 +146,9 @@ class Loader(CallSite):
     def takes_one_batch_a_pass(self) -> bool:
         """Whether each pass takes one of the batches, or the first few."""
         takes_one = self._loaders.short.takes_one
-        return bool(self.passes) and all(map(takes_one, self.passes)) and not self.receivers
+        if not self.passes or not all(map(takes_one, self.passes)):
+            return False
+        return not self.receivers and not any(self._hooks)
 
     @property
     def is_unread(self) -> bool:
@@ -156,6 +160,18 @@ class Loader(CallSite):
         """Whether the loader is rebuilt inside a training batch loop."""
         return self._loaders.is_in_batch_loop(self.node)
 
+    @property
+    def is_for_one_evaluation(self) -> bool:
+        """Whether all that is done with the loader is to copy a network's outputs out, once."""
+        loaders = self._loaders
+        return (
+            bool(self.passes)
+            and not self.escapes
+            and isinstance(loaders.tree.parent(self.node), (cst.Assign, cst.For))
+            and not any(map(loaders.is_in_loop, (self.node, *self.passes)))
+            and all(loaders.copies_outputs(each, self.node) for each in self.passes)
+        )
+
     # -- repeated passes -------------------------------------------------
 
     @property
@@ -166,8 +182,12 @@ class Loader(CallSite):
             for place in (*self.passes, *self.receivers)
             if self._repeats(place, self._drawn(place), CALLERS)
         ]
-        function = self._loaders.scopes.function(self.node)
-        return [*found, *self._loaders.lightning.hooks(function)]
+        return [*found, *self._hooks]
+
+    @property
+    def _hooks(self) -> Iterator[cst.FunctionDef]:
+        """The methods from which Lightning takes the loader for all epochs."""
+        return self._loaders.lightning.hooks(self._loaders.scopes.function(self.node))
 
     def _drawn(self, place: cst.CSTNode) -> cst.BaseExpression | None:
         """Return the expression for the loader at a place that draws from it."""
@@ -374,6 +394,28 @@ class Loaders(ValueAnalysis):
         function = self.scopes.function(node)
         return function is not None and any(
             map(self.is_in_batch_loop, self.functions.callers(function))
+        )
+
+    @memoized(False)
+    def is_in_loop(self, node: cst.CSTNode) -> bool:
+        """Return whether code in view runs a node in a loop."""
+        if next(self.loops.around(node), None) is not None:
+            return True
+        function = self.scopes.function(node)
+        return function is not None and any(map(self.is_in_loop, self.functions.callers(function)))
+
+    def copies_outputs(self, place: cst.CSTNode, made: cst.Call) -> bool:
+        """Return whether a loop applies a network and copies what that returns to the host.
+
+        It stands in the function that makes the loader, or in one that is called with it.
+        """
+        function = self.scopes.function(place)
+        called = function is not None and bool(self.functions.callers(function))
+        if not isinstance(place, cst.For) or not (called or function is self.scopes.function(made)):
+            return False
+        applies = self.loops.loop(place).role is Role.EVAL_BATCH
+        return (applies or self.gradients.grad(place) is Grad.OFF) and any(
+            method_of(call) in TO_HOST for call in self.tree.within(place.body, cst.Call)
         )
 
     def runs_once(self, node: cst.For | cst.While) -> bool:

@@ -34,8 +34,8 @@ class Frequency(Enum):
 
 
 _RARE: Final = re.compile(
-    r"(?:\w*_)?(?:debug|verbose|log|logs|logging|log_\w+|print|print_\w+|vis|visuali[sz]e|plot|plots|"
-    r"profile|profiling|rank|local_rank|global_rank|"
+    r"(?:\w*_)?(?:debug|verbose|log|logs|logging|log_\w+|print|print_\w+|vis|viz|visuali[sz]e|"
+    r"plot|plots|profile|profiling|rank|local_rank|global_rank|"
     r"is_main_process|is_master|is_main|main_process|master_process|master|get_rank|save|"
     r"save_\w+|dry_run|is_logging|should_log|do_log|display\w*|sample_interval|\w+_interval|"
     r"\w+_freq|\w+_every|every_\w+|done|terminated|truncated|last|(?:is_)?last_(?:step|batch|iter\w*))",
@@ -318,7 +318,8 @@ class Frequencies(ValueAnalysis):
         if isinstance(test, cst.BooleanOperation):
             both = isinstance(test.operator, cst.And) == wanted
             sides = (
-                self.rare(test.left, wanted) or (wanted and self._is_unset(test)),
+                self.rare(test.left, wanted)
+                or (wanted and (self._is_unset(test) or self._is_optional_bound(test))),
                 self.rare(test.right, wanted),
             )
             if wanted and sum(sides) == 1:
@@ -360,6 +361,18 @@ class Frequencies(ValueAnalysis):
             return False
         asks = self.tree.code(left) == f"{left.left.value} is None"
         return asks and left.left.value in self._identifiers(test.right)
+
+    def _is_optional_bound(self, test: cst.BooleanOperation) -> bool:
+        """Return whether the sides ask if a bound is set at all, and if a size has reached it."""
+        asked, size = test.left, test.right
+        if not isinstance(asked, cst.Comparison) or not isinstance(size, cst.Comparison):
+            return False
+        bound = self.tree.code(asked.left)
+        if self.tree.code(asked) != f"{bound} is not None" or len(size.comparisons) != 1:
+            return False
+        reached = size.comparisons[0]
+        above = isinstance(reached.operator, _ABOVE) and not self._counts(size.left)
+        return above and self.tree.code(reached.comparator) == bound
 
     @memoized(False)
     def _is_named_rare(self, asked: tuple[cst.Name, bool]) -> bool:

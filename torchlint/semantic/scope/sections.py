@@ -144,6 +144,10 @@ class Sections:
     def _section(self, numbers: Iterable[int]) -> Tree:
         return Section(self.tree, [self.body[number] for number in sorted(numbers)])
 
+    def home(self, node: cst.CSTNode) -> cst.CSTNode:
+        """Return the top-level statement around a node."""
+        return self.body[self._number(node)]
+
     def _number(self, node: cst.CSTNode) -> int:
         """Return the number of the top-level statement around a node."""
         return bisect_right(self.starts, self.tree.order(node)) - 1

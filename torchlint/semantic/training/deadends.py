@@ -23,7 +23,7 @@ _CATCHING: Final = frozenset(
 )
 _LATER: Final = (cst.Lambda, cst.FunctionDef, cst.ClassDef, cst.GeneratorExp)
 _PERHAPS: Final = (cst.IfExp, cst.BooleanOperation, cst.ListComp, cst.SetComp, cst.DictComp)
-_LEAVING: Final = (cst.Return, cst.Raise, cst.Break, cst.Continue)
+_LEAVING: Final = (cst.Return, cst.Break, cst.Continue)
 
 
 class DeadEnds(ValueAnalysis):
@@ -110,7 +110,7 @@ class DeadEnds(ValueAnalysis):
         return any(name is None or name in _CATCHING for name in names)
 
     def _may_leave(self, line: cst.CSTNode) -> bool:
-        """Return whether a line may end the block, function or program that it stands in."""
+        """Return whether a line may end its block or function early, or the program in order."""
         home = self.scopes.function(line)
         if any(
             self.scopes.function(each) is home

@@ -44,6 +44,7 @@ _HOLDERS: Final = (
     cst.BaseExpression, cst.Arg, cst.BaseElement, cst.BaseSlice, cst.SubscriptElement,
     cst.BaseDictElement,
 )  # fmt: skip
+_BINDING: Final = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr)
 _GRAPHLESS_PARTS: Final = ("data", "shape", "device", "dtype")
 _OPAQUE: Final = frozenset({cst.Comparison, cst.FormattedString, cst.Lambda})
 
@@ -182,10 +183,13 @@ class Escapes(ValueAnalysis):
         return self._read(func.value) if isinstance(given, cst.Arg) else ()
 
     def _kept(self, line: cst.CSTNode, value: cst.CSTNode, flow: _Flow) -> Iterator[Binding]:
-        """Yield the bindings that a line assigns a value to, and record what it returns."""
+        """Yield the bindings that get a value, or parts of it, and record what is returned."""
         if isinstance(line, (cst.Return, cst.Yield)):
             flow.returned = True
-        elif isinstance(line, (cst.Assign, cst.AnnAssign, cst.AugAssign)) and line.value is value:
+        elif isinstance(line, (cst.For, cst.CompFor)):
+            if line.iter is value:
+                yield from self._of_target(line.target)
+        elif isinstance(line, _BINDING) and line.value is value:
             for target in _targets(line):
                 yield from self._of_target(target)
 
@@ -273,7 +277,7 @@ class Escapes(ValueAnalysis):
 
 
 def _targets(
-    assign: cst.Assign | cst.AnnAssign | cst.AugAssign,
+    assign: cst.Assign | cst.AnnAssign | cst.AugAssign | cst.NamedExpr,
 ) -> Iterator[cst.BaseExpression]:
     if isinstance(assign, cst.Assign):
         for target in assign.targets:

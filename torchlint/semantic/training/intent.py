@@ -108,7 +108,7 @@ class Intent(ValueAnalysis):
     @cached_property
     def only_applies(self) -> bool:
         """Whether what may run shows or applies what was trained, and trains nothing."""
-        return not self.trains and (self.loads_weights or self.draws)
+        return (self.loads_weights or self.draws) and not self.trains
 
     @cached_property
     def loads_weights(self) -> bool:
@@ -187,20 +187,35 @@ class Intent(ValueAnalysis):
             for line in text.module.body:
                 if not isinstance(line, (cst.FunctionDef, cst.ClassDef)):
                     spelled.update(self.tree.words(line))
+        inside = {each: frozenset(self.tree.words(each)) for each in waiting}
+        using = {
+            each
+            for each in waiting
+            if not self.alone and (inside[each] & own or self._reads_own(each))
+        }
         while True:
-            named = {each for each in waiting if self._is_named(each, spelled, own)}
+            named = {
+                each for each in waiting if each in using or self._is_named(each, spelled, own)
+            }
             if not named:
                 return waiting
             waiting -= named
             for each in named:
-                spelled.update(self.tree.words(each))
+                spelled |= inside[each]
 
     def _is_named(self, function: cst.FunctionDef, spelled: set[str], own: set[str]) -> bool:
-        """Return whether code that runs may call a function, or it calls one of the file."""
+        """Return whether code that runs may call a function."""
         name = function.name.value
         owner = self.scopes.class_of(function)
         if owner is not None and name.startswith("__"):
             name = owner.name.value
-        if name in spelled and (owner is not None or name not in own):
-            return True
-        return not self.alone and not own.isdisjoint(self.tree.words(function))
+        return name in spelled and (owner is not None or name not in own)
+
+    def _reads_own(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function reads what the file makes: its loader, for one."""
+        return any(
+            self.tree.is_own(binding.node)
+            for name in self.tree.within(function, cst.Name)
+            if self.scopes.reads(name)
+            for binding in self.scopes.reaching(name)
+        )

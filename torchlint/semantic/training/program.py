@@ -1,4 +1,4 @@
-"""Program: the structure of a training script: its entry, epoch loop, loaders and sums."""
+"""Program: the structure of a training script: its entry, epoch loop and loaders."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.caching import cached_method
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import method_of
-from torchlint.semantic.training.shares import Shares
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.values import State
 
@@ -130,25 +128,6 @@ class Program(ValueAnalysis):
             for loop in self.loops.all()
             if loop.loader is not None and self.loader_call(loop.loader) is loader
         ]
-
-    # -- sums -----------------------------------------------------------------
-
-    @cached_method
-    def shares(self, loop: Loop) -> Shares:
-        """Return the `Shares` of a batch loop: how its values combine over processes."""
-        return Shares(self.values, self.loops, loop)
-
-    def begun(self, name: str, loop: Loop) -> cst.BaseExpression | None:
-        """Return the known value of a name when a loop starts, bound in the same pass."""
-        bindings = self.scopes.scope(loop.node).bindings.get(name, [])
-        before = [each for each in bindings if each.at < self.tree.order(loop.node)]
-        if not before or before[-1].how is not How.ASSIGN:
-            return None
-        last = before[-1]
-        around = set(self.scopes.blocks(loop.node))
-        home = self.scopes.blocks(last.node)
-        same = next(self.loops.around(last.node), None) is next(self.loops.around(loop.node), None)
-        return last.value if home and home[0] in around and same else None
 
     def is_batch_size(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a batch size: `len(x)`, `x.size(0)`, `x.shape[0]`."""

@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.calls.functions import Definition
+from torchlint.semantic.data.loaders import Loaders
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
@@ -39,10 +40,12 @@ class Purpose(ValueAnalysis):
         values: KnownValues,
         loops: Loops,
         branches: Branches,
+        loaders: Loaders,
         target: Target,
         running: Purpose | None,
     ) -> None:
         super().__init__(values)
+        self.loaders = loaders
         self.branches = branches
         self.dead_ends = DeadEnds(values, loops, target)
         self.loops = loops
@@ -166,7 +169,10 @@ class Purpose(ValueAnalysis):
         owner = self.scopes.class_of(definition)
         view = self.tree.view
         if view.path and owner is None and self.scopes.function(definition) is None:
-            return name in view.idle and self.tree.is_own(definition)
+            if not self.tree.is_own(definition) or name in view.idle:
+                return self.tree.is_own(definition)
+            if not any(map(self.branches.is_behind_exit, self.tree.spelled(name))):
+                return False
         if definition.decorators or self.functions.called_unseen(definition):
             return False
         if not self._is_started and (owner is not None or isinstance(definition, cst.ClassDef)):
@@ -243,12 +249,22 @@ class Purpose(ValueAnalysis):
         return any(base.startswith("unittest.") or base.endswith("TestCase") for base in bases)
 
     def is_evaluated_once(self, span: Span) -> bool:
-        """Return whether code runs in an evaluation that no loop repeats: after the training."""
+        """Return whether code runs in an evaluation that no loop repeats, or makes its loader.
+
+        It stands after the training, or its loader is made for this one pass.
+        """
         around = [
             loop.node for loop in self.loops.of(Role.EVAL_BATCH) if self.tree.holds(loop.node, span)
         ]
         inner = max(around, key=self.tree.order, default=None)
-        return inner is not None and not self._is_repeated(inner, CALLERS)
+        if inner is not None and not self._is_repeated(inner, CALLERS):
+            return True
+        return any(
+            each.is_for_one_evaluation
+            for each in self.loaders
+            if self.tree.span(each.node) == span
+            or any(isinstance(at, cst.For) and self.tree.holds(at, span) for at in each.passes)
+        )
 
     def _is_repeated(self, node: cst.CSTNode, depth: int) -> bool:
         """Return whether a loop may be around a node, in its function or around its callers."""

@@ -120,6 +120,8 @@ class Sizes(ValueAnalysis):
         total = 0
         for region in self.regions(root):
             for call in self.tree.within(region, cst.Call):
+                if isinstance(region, cst.Call) and self._is_filled_elsewhere(call):
+                    return _UNKNOWN
                 total += self._weights_of(call) * self._times(call, region)
         return total
 
@@ -147,11 +149,9 @@ class Sizes(ValueAnalysis):
 
     def _weights_of(self, call: cst.Call) -> int:
         """Return the weights of a layer, none for code that makes no layer."""
-        name = self.names.name(call.func)
+        name = self.names.name(call.func) or self._passed_layer(call.func)
         if name is None:  # a class that is looked up, as in `NETS[name]()`, may be any network
             return _UNKNOWN if isinstance(call.func, cst.Subscript) else 0
-        if self._is_filled_elsewhere(call, name):
-            return _UNKNOWN
         if _NORMS.fullmatch(name):
             return _WIDE
         if name == "torch.nn.Parameter":
@@ -173,6 +173,12 @@ class Sizes(ValueAnalysis):
         one, other = (known_sides * 2)[:2] if len(known_sides) == 2 else (known_sides[0], _WIDE)
         recurrent = other * other if gates > 1 or "hidden" in columns else 0
         return gates * (one * other + recurrent)
+
+    def _passed_layer(self, func: cst.BaseExpression) -> str | None:
+        """Return the layer of torch that a parameter is by default: `linear=nn.Linear`."""
+        bindings = self.scopes.reaching(func) if isinstance(func, cst.Name) else ()
+        defaults = (each.node.default for each in bindings if isinstance(each.node, cst.Param))
+        return next((self.names.name(each) for each in defaults if each is not None), None)
 
     def _numbers_of(self, parameter: cst.Call) -> int:
         """Return how many numbers a parameter has, few if no shape is written for it."""
@@ -212,12 +218,11 @@ class Sizes(ValueAnalysis):
         """Return whether a layer with one unknown width can be taken to be small."""
         return width <= _WIDE and self.names.name(call.func) != "torch.nn.Embedding"
 
-    def _is_filled_elsewhere(self, call: cst.Call, name: str) -> bool:
-        """Return whether a container gets members that do not stand inside the class or call."""
-        if name not in _CONTAINERS:
-            return False
-        inside = any(isinstance(each, cst.ClassDef) for each in self.tree.ancestors(call))
-        return not inside and any(arg.star or not self._is_seen(arg.value) for arg in call.args)
+    def _is_filled_elsewhere(self, call: cst.Call) -> bool:
+        """Return whether a container gets members that do not stand inside its call."""
+        return self.names.name(call.func) in _CONTAINERS and any(
+            arg.star or not self._is_seen(arg.value) for arg in call.args
+        )
 
     def _is_seen(self, member: cst.BaseExpression) -> bool:
         """Return whether the code that makes a member of a container is in view."""

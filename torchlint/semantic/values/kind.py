@@ -122,7 +122,8 @@ _MODULE_CLASS: Final = re.compile(
     r"(?:pytorch_)?transformers\.(?:PreTrainedModel|\w*Model|\w*For[A-Z]\w*)|"
     r"pytorch_pretrained_bert\.(?:modeling\.)?\w*(?:Model|For[A-Z]\w*)|"
     r"transformers\.(?:\w+\.)+from_pretrained|"
-    r"diffusers\.(?:models\.(?:\w+\.)*)?(?:\w*Model|Autoencoder\w+)(?:\.from_[a-z_]+)?"
+    r"diffusers\.(?:models\.(?:\w+\.)*)?(?:\w*Model|Autoencoder\w+)(?:\.from_[a-z_]+)?|"
+    r"ema_pytorch\.(?:\w+\.)*\w*EMA"
 )
 _NOT_MODULES: Final = re.compile(
     r"torch\.nn\.(?:Parameter|ParameterList|ParameterDict|Buffer|UninitializedParameter)"
@@ -202,7 +203,8 @@ _CONVENTIONS: Final = tuple(
     )
 )
 ENGINES: Final = frozenset(
-    "trt tensorrt onnx onnxruntime openvino tflite coreml ncnn sklearn xgboost lightgbm".split()
+    "trt tensorrt onnx onnxruntime openvino tflite coreml ncnn sklearn cuml xgboost lightgbm "
+    "catboost".split()
 )
 """Words of libraries whose models are no modules of torch, with neither mode nor gradients."""
 _BELONGING: Final = re.compile(r"(?<=[a-z0-9])_(?:of|for|from|by|per)_")

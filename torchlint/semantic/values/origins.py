@@ -11,12 +11,14 @@ import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.functions import Analysis, Functions
-from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.values import Values
 
 Steps = tuple[int | str | None, ...]
 """The path into a container: indices, keys, or None for any of its members."""
+_Variable = tuple[str, Scope | None]
+"""The path of a variable, `a` or `a.b`, and the scope that binds a plain name."""
 
 _DEPTH: Final = 16
 _MOST: Final = 1000
@@ -152,32 +154,32 @@ class Origins(Analysis):
 
     def additions(self, node: cst.Name | cst.Attribute) -> list[cst.BaseExpression]:
         """Return the values that the file adds to a container later."""
-        return [
-            each.value
-            for each in self._additions.get(dotted(node), ())
-            if self._is_same(each.container, node)
-        ]
+        return [each.value for each in self._additions.get(self._variable(node), ())]
 
     def _follow_additions(
         self, node: cst.Name | cst.Attribute, steps: Steps, search: _Search
     ) -> None:
         """Follow values added to a container later (`d["train"] = …`, `l.append(…)`)."""
-        for each in self._additions.get(dotted(node), ()) if steps else ():
-            if not self._is_same(each.container, node):
-                continue
+        for each in self._additions.get(self._variable(node), ()) if steps else ():
             if each.extends:
                 self._follow(each.value, steps, search)
             elif _fits(self._step(each.place), steps[0]):
                 self._follow(each.value, steps[1:], search)
 
     @cached_property
-    def _additions(self) -> dict[str, list[_Addition]]:
-        """The values added to containers, by container path: assigned items, then calls."""
-        found: dict[str, list[_Addition]] = {}
+    def _additions(self) -> dict[_Variable, list[_Addition]]:
+        """The values added to containers, by the variable that holds each: items, then calls."""
+        found: dict[_Variable, list[_Addition]] = {}
         for each in (*self._assigned_items(), *self._adding_calls()):
-            found.setdefault(dotted(each.container), []).append(each)
-        found.pop("", None)
+            found.setdefault(self._variable(each.container), []).append(each)
+        found.pop(("", None), None)
         return found
+
+    def _variable(self, node: cst.BaseExpression) -> _Variable:
+        """Return the variable that an expression names, one without a path if it names none."""
+        if isinstance(node, cst.Name):
+            return node.value, self.scopes.lookup(node.value, self.scopes.scope(node))
+        return dotted(node), None
 
     def _assigned_items(self) -> Iterator[_Addition]:
         for line in self.tree.all(cst.Assign):
@@ -197,14 +199,6 @@ class Origins(Analysis):
                 for arg in call.args:
                     key = None if arg.keyword is None else arg.keyword.value
                     yield _Addition(func.value, arg.value, key, extends=key is None)
-
-    def _is_same(self, other: cst.BaseExpression, node: cst.Name | cst.Attribute) -> bool:
-        """Return whether two expressions with one path refer to the same variable."""
-        if not isinstance(node, cst.Name) or not isinstance(other, cst.Name):
-            return True
-        word = node.value
-        scopes = {self.scopes.lookup(word, self.scopes.scope(each)) for each in (node, other)}
-        return len(scopes) == 1
 
     # -- containers -----------------------------------------------------------
 
@@ -244,6 +238,11 @@ class Origins(Analysis):
         elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
             self._follow(node.left, (None, *rest), search)
             self._follow(node.right, (None, *rest), search)
+        elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
+            repeated = [each for each in (node.left, node.right) if isinstance(each, cst.List)]
+            search.lost = search.lost or not repeated
+            for each in repeated:
+                self._follow(each, (None, *rest), search)
         else:
             search.lost = True
 

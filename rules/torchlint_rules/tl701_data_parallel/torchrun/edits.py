@@ -19,14 +19,9 @@ class Writer:
     shape: Shape
     edits: list[Edit] = field(default_factory=list)
 
-    @property
-    def unit(self) -> str:
-        """One step of indentation."""
-        return self.script.edits.unit()
-
     def lines(self, *lines: str) -> list[str]:
         """Indent lines that are written with tabs by the unit of the file."""
-        return [line.replace("\t", self.unit) for line in lines]
+        return [line.replace("\t", self.script.edits.unit()) for line in lines]
 
     def before(self, statement: cst.CSTNode, *lines: str) -> None:
         """Insert lines before a statement."""

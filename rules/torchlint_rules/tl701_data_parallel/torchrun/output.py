@@ -1,4 +1,4 @@
-"""Actions of only one process: write files, log to a writer, show progress bars."""
+"""Actions of only one process: write files and logs, show progress bars."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edit, Edits, Script, Span, method_of, receiver_of
+from torchlint.api import Edit, Script, Span, method_of
 from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError
 
 _WRITES: Final = frozenset({
@@ -18,26 +18,15 @@ _WRITES: Final = frozenset({
     "torch.jit.save", "torch.onnx.export",
 })  # fmt: skip
 _WRITING_METHODS: Final = frozenset(
-    "savefig to_csv to_json save_pretrained write_text mkdir".split()
-)
-_WRITERS: Final = ("torch.utils.tensorboard.SummaryWriter", "tensorboardX.SummaryWriter")
-_LOGGING_METHODS: Final = frozenset(
     (
-        "add_scalar add_scalars add_image add_images add_histogram add_graph add_text add_figure "
-        "add_hparams add_embedding"
+        "savefig to_csv to_json save_pretrained write_text mkdir add_scalar add_scalars add_image "
+        "add_images add_histogram add_graph add_text add_figure add_hparams add_embedding"
     ).split()
 )
 _BARS: Final = (
     "tqdm.tqdm", "tqdm.trange", "tqdm.auto.tqdm", "tqdm.auto.trange", "tqdm.notebook.tqdm",
     "tqdm.autonotebook.tqdm", "tqdm.tqdm_notebook", "tqdm.tnrange",
 )  # fmt: skip
-
-
-def writes(script: Script, call: cst.Call) -> bool:
-    """Return whether a call writes a file."""
-    if script.name(call.func) in _WRITES:
-        return True
-    return script.calls.at(call).method in _WRITING_METHODS
 
 
 def muted_bars(script: Script) -> Iterator[Edit]:
@@ -54,8 +43,6 @@ def guarded(script: Script, taken: set[Span]) -> Iterator[Edit]:
 
     `taken` are the spans that other edits replace.
     """
-    writers = _writer_names(script)
-    yield from _made_once(script)
     blocks: list[cst.Module | cst.IndentedBlock] = [
         script.tree.module,
         *script.tree.all(cst.IndentedBlock),
@@ -66,39 +53,20 @@ def guarded(script: Script, taken: set[Span]) -> Iterator[Edit]:
             continue
         run: list[cst.BaseStatement] = []
         for line in block.body:
-            if _is_write(script, line, writers):
+            if _is_write(script, line):
                 _refuse_network(script, line)
                 run.append(line)
                 whole.append(line)
             elif run:
-                yield from _guard(script, block, run, taken)
+                yield from _guard(script, run, taken)
                 run = []
         if run:
-            yield from _guard(script, block, run, taken)
+            yield from _guard(script, run, taken)
     _refuse_open_files(script)
 
 
-def _guard(
-    script: Script,
-    block: cst.Module | cst.IndentedBlock,
-    run: Sequence[cst.BaseStatement],
-    taken: set[Span],
-) -> Iterator[Edit]:
-    """Put consecutive statements under `if RANK == 0:`, or narrow the `if` that they fill."""
-    outer = script.tree.parent(block)
-    if isinstance(block, cst.IndentedBlock) and isinstance(outer, cst.If):
-        whole = len(run) == len(block.body) and outer.orelse is None
-        if whole and not any(
-            name.value == "__name__" for name in script.tree.within(outer, cst.Name)
-        ):
-            test = script.code(outer.test)
-            if isinstance(outer.test, (cst.BooleanOperation, cst.IfExp, cst.Lambda)):
-                if not isinstance(getattr(outer.test, "operator", None), cst.And):
-                    test = f"({test})" if not outer.test.lpar else test
-            free = script.span(outer.test) not in taken
-            if free and not isinstance(script.tree.parent(outer), cst.If):
-                yield from script.edits.replace(outer.test, f"RANK == 0 and {test}")
-                return
+def _guard(script: Script, run: Sequence[cst.BaseStatement], taken: set[Span]) -> Iterator[Edit]:
+    """Put consecutive statements under `if RANK == 0:`."""
     wrapped = script.edits.wrap(run, "if RANK == 0:")
     if any(_overlap(edit.span, span) for edit in wrapped for span in taken):
         raise ObstacleError(run[0], "it stands in parentheses over several lines")
@@ -109,7 +77,7 @@ def _overlap(first: Span, second: Span) -> bool:
     return first.start < second.end and second.start < first.end
 
 
-def _is_write(script: Script, line: cst.BaseStatement, writers: set[str]) -> bool:
+def _is_write(script: Script, line: cst.BaseStatement) -> bool:
     if isinstance(line, cst.With):
         return any(_opens_for_writing(script, item.item) for item in line.items)
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
@@ -118,13 +86,7 @@ def _is_write(script: Script, line: cst.BaseStatement, writers: set[str]) -> boo
     if not isinstance(small, cst.Expr) or not isinstance(small.value, cst.Call):
         return False
     call = small.value
-    name = script.name(call.func)
-    if name in _WRITES or (name or "").startswith("wandb."):
-        return True
-    method, owner = method_of(call), receiver_of(call)
-    if method in _WRITING_METHODS or method in _LOGGING_METHODS:
-        return True
-    if isinstance(owner, cst.Name) and owner.value in writers:
+    if script.name(call.func) in _WRITES or method_of(call) in _WRITING_METHODS:
         return True
     return _hands_over_weights(script, call)
 
@@ -154,50 +116,16 @@ def _refuse_network(script: Script, line: cst.BaseStatement) -> None:
 
 
 def _refuse_open_files(script: Script) -> None:
+    for name in script.tree.all(cst.Name):
+        if script.name(name) == "wandb" and script.scopes.reads(name):
+            line = script.tree.statement(name)
+            raise ObstacleError(line, "every process would start a run of wandb")
     for call in script.tree.all(cst.Call):
         if _opens_for_writing(script, call) and not isinstance(
             script.tree.parent(call), cst.WithItem
         ):
             raise ObstacleError(call, "every process would write this file")
         logs = script.calls.at(call).given("filename") is not None
-        name = script.name(call.func)
-        if name == "logging.FileHandler" or (logs and name == "logging.basicConfig"):
+        log = script.name(call.func)
+        if log == "logging.FileHandler" or (logs and log == "logging.basicConfig"):
             raise ObstacleError(call, "every process would write this log")
-
-
-def _writer_names(script: Script) -> set[str]:
-    """Return the names of TensorBoard writers; raises `ObstacleError` for other uses of them."""
-    names: set[str] = set()
-    for site in script.calls.of(*_WRITERS):
-        assign = script.tree.parent(site.node)
-        if not isinstance(assign, cst.Assign) or not isinstance(assign.targets[0].target, cst.Name):
-            raise ObstacleError(site.node, "every process would write this log")
-        names.add(assign.targets[0].target.value)
-    for attribute in script.tree.all(cst.Attribute):
-        if isinstance(attribute.value, cst.Name) and attribute.value.value in names:
-            call = script.tree.parent(attribute)
-            if not isinstance(script.tree.parent(call) if call else None, cst.Expr):
-                raise ObstacleError(attribute, "only rank 0 has the writer")
-    for name in script.tree.all(cst.Name):
-        if script.name(name) == "wandb" and not _stands_as_statement(script, name):
-            raise ObstacleError(
-                script.tree.statement(name), "every process would start a run of wandb"
-            )
-    return names
-
-
-def _stands_as_statement(script: Script, name: cst.Name) -> bool:
-    attribute = script.tree.parent(name)
-    if isinstance(attribute, (cst.ImportAlias, cst.AsName)):
-        return True
-    call = script.tree.parent(attribute) if attribute is not None else None
-    line = script.tree.parent(call) if call is not None else None
-    return isinstance(call, cst.Call) and isinstance(line, cst.Expr)
-
-
-def _made_once(script: Script) -> Edits:
-    edits: Edits = ()
-    for site in script.calls.of(*_WRITERS):
-        end = script.span(site.node).end
-        edits += script.edits.insert(end, " if RANK == 0 else None")
-    return edits

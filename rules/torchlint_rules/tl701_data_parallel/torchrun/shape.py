@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -10,32 +11,22 @@ import libcst as cst
 from torchlint.api import How, Kind, Loop, Role, Script, Start, State, method_of, receiver_of
 
 DATA_PARALLEL: Final = "torch.nn.DataParallel"
-_RANDOM_SAMPLER: Final = "torch.utils.data.RandomSampler"
 _MOVES: Final = frozenset({"to", "cuda"})
-_CHAINED: Final = _MOVES | {"train", "float", "half", "double"}
-_SPAWNS: Final = frozenset({
-    "torch.multiprocessing.spawn", "torch.multiprocessing.set_start_method",
-    "torch.multiprocessing.Process", "multiprocessing.set_start_method", "multiprocessing.Process",
-    "torch.multiprocessing.spawn.spawn",
-})  # fmt: skip
-_INDEX_DRAWS: Final = {
-    "torch": frozenset({
-        "torch.utils.data.random_split", "torch.randperm", "torch.rand", "torch.randn",
-        "torch.randint",
-    }),
-    "numpy": frozenset({
-        "numpy.random.permutation", "numpy.random.shuffle", "numpy.random.choice",
-        "numpy.random.randn", "numpy.random.rand", "numpy.random.normal", "numpy.random.randint",
-        "sklearn.model_selection.train_test_split",
-    }),
-    "random": frozenset({"random.shuffle", "random.sample", "random.choice"}),
-}  # fmt: skip
-_SEEDS: Final = {
-    "torch": ("torch.manual_seed", "torch.random.manual_seed"),
-    "numpy": ("numpy.random.seed",),
-    "random": ("random.seed",),
+_ALL_GPUS: Final = (
+    "None", "range(torch.cuda.device_count())", "list(range(torch.cuda.device_count()))",
+)  # fmt: skip
+_ENDS: Final = ("sys.exit", "builtins.exit", "builtins.quit")
+_REFUSED: Final = {
+    "torch.multiprocessing.spawn": "the script starts processes of its own",
+    "torch.multiprocessing.spawn.spawn": "the script starts processes of its own",
+    "torch.multiprocessing.set_start_method": "the script starts processes of its own",
+    "torch.multiprocessing.Process": "the script starts processes of its own",
+    "multiprocessing.set_start_method": "the script starts processes of its own",
+    "multiprocessing.Process": "the script starts processes of its own",
+    "torch.autograd.grad": "gradients that it takes are not shared between processes",
+    "torch.optim.LBFGS": "its line search would differ between processes",
+    "builtins.input": "every process would ask",
 }
-_OWN_SEED: Final = frozenset({"generator", "random_state", "seed"})
 _MODULE_API: Final = frozenset(
     (
         "module parameters named_parameters buffers named_buffers modules named_modules children "
@@ -43,9 +34,6 @@ _MODULE_API: Final = frozenset(
         "bfloat16 zero_grad requires_grad_ apply training forward share_memory type no_sync "
         "register_forward_hook device_ids"
     ).split()
-)
-_WITHOUT_GRADIENT: Final = frozenset(
-    "state_dict load_state_dict parameters named_parameters train eval modules".split()
 )
 
 
@@ -74,11 +62,22 @@ class Wrap(NamedTuple):
     """The call with the `.cuda()` or `.to(device)` chained to it."""
     target: cst.Name
     statement: cst.SimpleStatementLine
+    condition: cst.If | None
+    """The `if` that wraps the network only where there are several GPUs."""
 
     @property
     def source(self) -> cst.BaseExpression:
         """The wrapped network."""
         return self.call.args[0].value
+
+
+class LoaderArguments(NamedTuple):
+    """What the training loader is made of."""
+
+    dataset: cst.BaseExpression
+    batch_size: cst.BaseExpression
+    shuffle: cst.Arg | None
+    """The argument that shuffles, None if the samples come in order."""
 
 
 class Shape(NamedTuple):
@@ -91,11 +90,18 @@ class Shape(NamedTuple):
     loader: cst.Call
     loader_line: cst.SimpleStatementLine
     loader_name: cst.Name
-    dataset: cst.BaseExpression
-    shuffled: bool
-    batch_size: cst.Arg
-    random_sampler: cst.Call | None
-    """The `RandomSampler(dataset)` of the loader, if it shuffles with one."""
+    given: LoaderArguments
+
+    def is_wrapped(self, script: Script, node: cst.CSTNode) -> bool:
+        """Return whether an expression is the wrapped network, by its name or as a parameter."""
+        names = {self.wrap.target.value, script.code(self.wrap.source)}
+        if not isinstance(node, cst.Name):
+            return False
+        bindings = script.scopes.reaching(node)
+        if len(bindings) == 1 and isinstance(bindings[0].node, cst.Param):
+            given = script.functions.given(bindings[0].node)
+            return any(isinstance(one, cst.Name) and one.value in names for one in given)
+        return node.value in names
 
 
 def wraps(script: Script) -> list[cst.Call]:
@@ -103,72 +109,44 @@ def wraps(script: Script) -> list[cst.Call]:
     return [site.node for site in script.calls.of(DATA_PARALLEL)]
 
 
-def shape_of(script: Script, call: cst.Call) -> Shape:
-    """Return the form of a script around one wrapping; raises `ObstacleError`."""
-    return _Reader(script).shape(call)
-
-
 def chain_of(script: Script, call: cst.Call) -> cst.BaseExpression:
     """Return a call with the chained methods that return the same network."""
     whole: cst.BaseExpression = call
     while True:
         attribute = script.tree.parent(whole)
-        if not isinstance(attribute, cst.Attribute) or attribute.value is not whole:
-            return whole
-        outer = script.tree.parent(attribute)
-        if not isinstance(outer, cst.Call) or attribute.attr.value not in _CHAINED:
+        outer = script.tree.parent(attribute) if isinstance(attribute, cst.Attribute) else None
+        if not isinstance(outer, cst.Call) or method_of(outer) not in _MOVES:
             return whole
         whole = outer
 
 
-def reads(
-    attributes: Iterable[cst.Attribute], name: str, attribute: str
-) -> Iterator[cst.Attribute]:
-    """Yield those attributes that a name is asked for, such as `model.module`."""
-    for each in attributes:
-        if each.attr.value == attribute and isinstance(each.value, cst.Name):
-            if each.value.value == name:
-                yield each
+def shape_of(script: Script, call: cst.Call) -> Shape:
+    """Return the form of a script around one wrapping; raises `ObstacleError`."""
+    return _Reader(script).shape(call)
 
 
+@dataclass
 class _Reader:
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.program = script.program
-        self.names: set[str] = set()
+    script: Script
 
     def shape(self, call: cst.Call) -> Shape:
-        self._refuse_processes()
+        self._refuse_calls()
         owner = self.script.scopes.class_of(call)
         if owner is not None:
             raise ObstacleError(owner, "the network is wrapped in a class")
         wrap = self._wrap(call)
-        self.names = {wrap.target.value}
-        if isinstance(wrap.source, cst.Name):
-            self.names.add(wrap.source.value)
-        entry = self.program.entry(call)
+        entry = self.script.program.entry(call)
         if entry is None:
-            raise ObstacleError(
-                self.script.scopes.function(call) or call,
-                "where the script enters it is not visible here",
-            )
+            place = self.script.scopes.function(call) or call
+            raise ObstacleError(place, "where the script enters it is not visible here")
         self._refuse_end(entry)
         batches = self._batches(entry)
         loader, line, name = self._loader(batches)
-        shape = Shape(
-            wrap,
-            entry,
-            batches,
-            self._epochs(batches),
-            loader,
-            line,
-            name,
-            *self._loader_arguments(loader),
-        )
-        self._refuse_network(wrap)
-        self._refuse_optimizers(batches)
-        self._refuse_losses(batches)
-        self._refuse_draws()
+        given = self._arguments(loader)
+        shape = Shape(wrap, entry, batches, self._epochs(batches), loader, line, name, given)
+        self._refuse_network(shape)
+        self._refuse_optimizers(shape)
+        self._refuse_losses(shape)
         self._refuse_batch_size(shape)
         return shape
 
@@ -184,12 +162,24 @@ class _Reader:
         self._refuse_device_ids(call)
         whole = chain_of(script, call)
         target, statement = self._assigned(call, whole, "the wrapped network")
-        for outer in script.tree.ancestors(statement):
-            if isinstance(outer, (cst.For, cst.While, cst.Try, cst.With, cst.ClassDef)):
-                raise ObstacleError(call, "it stands in a loop, class, `try` or `with`")
-            if isinstance(outer, cst.FunctionDef):
+        return Wrap(call, whole, target, statement, self._condition(call, statement))
+
+    def _condition(self, call: cst.Call, statement: cst.CSTNode) -> cst.If | None:
+        """Return the one `if` that decides whether to wrap, None if nothing does."""
+        tree, found = self.script.tree, None
+        entry = self.script.program.entry(call)
+        for outer in tree.ancestors(statement):
+            if isinstance(outer, cst.FunctionDef) or (entry and outer is entry.block):
                 break
-        return Wrap(call, whole, target, statement)
+            if isinstance(outer, (cst.For, cst.While, cst.Try, cst.With)):
+                raise ObstacleError(call, "it stands in a loop, class, `try` or `with`")
+            if isinstance(outer, (cst.If, cst.Else)):
+                if found is not None or isinstance(outer, cst.Else):
+                    raise ObstacleError(call, "several conditions decide whether to wrap")
+                found = outer
+        if found is not None and isinstance(tree.parent(found), cst.If):
+            raise ObstacleError(call, "several conditions decide whether to wrap")
+        return found
 
     def _assigned(
         self, call: cst.Call, value: cst.BaseExpression, what: str
@@ -216,24 +206,12 @@ class _Reader:
             if given is not None:
                 raise ObstacleError(given, f"`{name}` has no counterpart")
         ids = site.given("device_ids")
-        if ids is None:
-            return
-        text = self.script.values.code_of(ids.value).replace(" ", "")
-        every = ("range(torch.cuda.device_count())", "list(range(torch.cuda.device_count()))")
-        if text not in ("None", *every):
+        if ids and self.script.values.code_of(ids.value).replace(" ", "") not in _ALL_GPUS:
             raise ObstacleError(ids, "GPUs are chosen by number")
 
-    def _refuse_processes(self) -> None:
-        for call in self.script.tree.all(cst.Call):
-            name = self.script.name(call.func)
-            if name in _SPAWNS:
-                raise ObstacleError(call, "the script starts processes of its own")
-            if name == "torch.autograd.grad":
-                raise ObstacleError(
-                    call, "gradients that it takes are not shared between processes"
-                )
-            if name == "torch.optim.LBFGS":
-                raise ObstacleError(call, "its line search would differ between processes")
+    def _refuse_calls(self) -> None:
+        for site in self.script.calls.of(*_REFUSED):
+            raise ObstacleError(site.node, _REFUSED[site.name or ""])
         for handler in self.script.tree.all(cst.ExceptHandler):
             if any(self.script.loops.is_step(c) for c in self._tried(handler)):
                 raise ObstacleError(handler, "a process that skips a step stops all the others")
@@ -245,17 +223,16 @@ class _Reader:
 
     def _refuse_end(self, entry: Start) -> None:
         last = entry.block.body[-1]
-        simple = isinstance(entry.block, cst.SimpleStatementSuite)
-        if simple and len(entry.block.body) > 1:
+        if isinstance(entry.block, cst.SimpleStatementSuite):
             raise ObstacleError(last, "it shares its line with other statements")
         for call in self.script.tree.within(last, cst.Call):
-            if self.script.name(call.func) in ("sys.exit", "builtins.exit", "builtins.quit"):
+            if self.script.name(call.func) in _ENDS:
                 raise ObstacleError(call, "it leaves before the process group can be closed")
 
     # -- loops and loaders ----------------------------------------------------
 
     def _batches(self, entry: Start) -> Loop:
-        loops = self.program.training_loops()
+        loops = self.script.program.training_loops()
         if not loops:
             raise ObstacleError(entry.statement, "the training loop is not in this file")
         if len(loops) > 1:
@@ -268,7 +245,7 @@ class _Reader:
             )
         if self.script.scopes.class_of(loop.node) is not None:
             raise ObstacleError(loop.node, "the training loop stands in a class")
-        start = self.program.entry(loop.node)
+        start = self.script.program.entry(loop.node)
         if start is None or start.block is not entry.block:
             raise ObstacleError(loop.node, "who runs the training loop is not visible here")
         return loop
@@ -276,39 +253,24 @@ class _Reader:
     def _loader(self, loop: Loop) -> tuple[cst.Call, cst.SimpleStatementLine, cst.Name]:
         script = self.script
         assert loop.loader is not None
-        loader = self.program.loader_call(loop.loader)
+        loader = script.program.loader_call(loop.loader)
         if loader is None:
             raise ObstacleError(loop.loader, "it is not one DataLoader made in this file")
         name, line = self._assigned(loader, loader, "the training loader")
         if next(script.loops.around(loader), None) is not None:
             raise ObstacleError(loader, "the training loader is made in a loop")
-        if self.program.entry(loader) is None:
+        if script.program.entry(loader) is None:
             raise ObstacleError(
                 loader, "the code that makes the training loader runs more than once"
             )
-        for other in self.program.draws(loader):
+        for other in script.program.draws(loader):
             if other.role is not Role.TRAIN_BATCH:
                 raise ObstacleError(other.node, "the training loader is read here, too")
         return loader, line, name
 
-    def _random_sampler(
-        self, sampler: cst.CSTNode | None, dataset: cst.BaseExpression
-    ) -> cst.Call | None:
-        """Return the call of a sampler that is equivalent to `shuffle=True`."""
-        if not isinstance(sampler, cst.Call) or not isinstance(dataset, (cst.Name, cst.Attribute)):
-            return None
-        site = self.script.calls.at(sampler)
-        alone = len(sampler.args) == 1 and not site.has_splat
-        if site.name != _RANDOM_SAMPLER or not alone:
-            return None
-        given = sampler.args[0].value
-        return sampler if self.script.code(given) == self.script.code(dataset) else None
-
-    def _loader_arguments(
-        self, loader: cst.Call
-    ) -> tuple[cst.BaseExpression, bool, cst.Arg, cst.Call | None]:
+    def _arguments(self, loader: cst.Call) -> LoaderArguments:
         site = self.script.calls.at(loader)
-        dataset = site.given("dataset")
+        dataset, size = site.given("dataset"), site.given("batch_size")
         if dataset is None:
             raise ObstacleError(loader, "its dataset is not spelled out")
         owner = self.script.functions.instance_of(dataset.value)
@@ -316,42 +278,23 @@ class _Reader:
             base.endswith("IterableDataset") for base in self.script.functions.bases(owner)
         ):
             raise ObstacleError(dataset, "a DistributedSampler cannot divide an IterableDataset")
-        sampler = site.argument("sampler")
-        if sampler.state is State.UNKNOWN:
+        if site.has_splat:
             raise ObstacleError(loader, "its keywords are not spelled out")
-        drawn = self._random_sampler(sampler.node, dataset.value)
-        if sampler.state is not State.ABSENT and not sampler.equals(None) and drawn is None:
-            raise ObstacleError(site.given("sampler") or loader, "it has a sampler of its own")
-        if site.argument("batch_sampler").state is not State.ABSENT:
-            raise ObstacleError(site.given("batch_sampler") or loader, "it has a batch sampler")
-        size = site.given("batch_size")
+        for name in ("sampler", "batch_sampler"):
+            if site.argument(name).state is not State.ABSENT:
+                raise ObstacleError(site.given(name) or loader, "it has a sampler of its own")
         if size is None or site.argument("batch_size").literal in (None, 1):
             raise ObstacleError(size or loader, "its batch size cannot be divided by the processes")
-        if sampler.state is not State.ABSENT and site.given("sampler") is None:
-            raise ObstacleError(loader, "its sampler comes from a dictionary")
-        if drawn is not None:
-            return dataset.value, True, size, drawn
         shuffle = site.argument("shuffle")
-        if shuffle.state is State.ABSENT or shuffle.equals(False):
-            return dataset.value, False, size, None
-        given = site.given("shuffle")
-        if given is not None and self._unless_sampled(given.value):
-            return dataset.value, True, size, None
-        if not shuffle.equals(True) or given is None:
-            raise ObstacleError(given or loader, "whether it shuffles is decided elsewhere")
-        return dataset.value, True, size, None
-
-    def _unless_sampled(self, shuffle: cst.BaseExpression) -> bool:
-        """Return whether a loader shuffles by `train_sampler is None`, and it is None."""
-        return (
-            isinstance(shuffle, cst.Comparison)
-            and isinstance(shuffle.comparisons[0].operator, cst.Is)
-            and self.script.values.value_of(shuffle.left).equals(None)
-            and self.script.values.value_of(shuffle.comparisons[0].comparator).equals(None)
-        )
+        if shuffle.state is not State.ABSENT and not isinstance(shuffle.literal, bool):
+            raise ObstacleError(
+                site.given("shuffle") or loader, "whether it shuffles is decided elsewhere"
+            )
+        given = site.given("shuffle") if shuffle.equals(True) else None
+        return LoaderArguments(dataset.value, size.value, given)
 
     def _epochs(self, batches: Loop) -> cst.For | None:
-        loop = self.program.epoch_loop(batches)
+        loop = self.script.program.epoch_loop(batches)
         if loop is None:
             home = self.script.scopes.function(batches.node)
             if home is not None and len(self.script.functions.callers(home)) > 1:
@@ -369,60 +312,45 @@ class _Reader:
 
     # -- network, optimizer, loss ---------------------------------------------
 
-    def _is_network(self, node: cst.CSTNode) -> bool:
-        """Return whether an expression is the wrapped network, by its name or as a parameter."""
-        if not isinstance(node, cst.Name):
-            return False
-        bindings = self.script.scopes.reaching(node)
-        if len(bindings) == 1 and bindings[0].how is How.PARAMETER:
-            parameter = bindings[0].node
-            assert isinstance(parameter, cst.Param)
-            given = self.script.functions.given(parameter)
-            return any(isinstance(one, cst.Name) and one.value in self.names for one in given)
-        return node.value in self.names
-
-    def _refuse_network(self, wrap: Wrap) -> None:
-        for attribute in self.script.tree.all(cst.Attribute):
+    def _refuse_network(self, shape: Shape) -> None:
+        script, wrap = self.script, shape.wrap
+        for attribute in script.tree.all(cst.Attribute):
             if attribute.attr.value in _MODULE_API or not isinstance(attribute.value, cst.Name):
                 continue
-            behind = self.script.tree.order(attribute) > self.script.tree.order(wrap.call)
+            behind = script.tree.order(attribute) > script.tree.order(wrap.call)
             if behind and attribute.value.value == wrap.target.value:
-                if self._is_network(attribute.value):
+                if shape.is_wrapped(script, attribute.value):
                     raise ObstacleError(attribute, "a wrapped network has it behind `.module` only")
-        for mention in (*self.script.tree.all(cst.Attribute), *self.script.tree.all(cst.Name)):
-            holder = self.script.tree.parent(mention)
-            if self.script.name(mention) == DATA_PARALLEL and isinstance(holder, cst.Comparison):
+        for mention in (*script.tree.all(cst.Attribute), *script.tree.all(cst.Name)):
+            holder = script.tree.parent(mention)
+            if script.name(mention) == DATA_PARALLEL and isinstance(holder, cst.Comparison):
                 raise ObstacleError(holder, "the type of the network is compared")
 
-    def _refuse_optimizers(self, batches: Loop) -> None:
+    def _refuse_optimizers(self, shape: Shape) -> None:
         script = self.script
-        made = [
-            call
-            for call in script.tree.all(cst.Call)
-            if script.kind(call) is Kind.OPTIMIZER
-            and (script.name(call.func) or "").startswith("torch.optim.")
-        ]
+        made = [call for call in script.tree.all(cst.Call) if self._makes_optimizer(call)]
         if not made:
             raise ObstacleError(
-                batches.node, "the optimizer is made in code that is not visible here"
+                shape.batches.node, "the optimizer is made in code that is not visible here"
             )
         for call in made:
             if not call.args:
                 raise ObstacleError(call, "what the optimizer steps is not spelled out")
             networks = list(self._networks(call.args[0].value, 4))
-            strange = [node for node in networks if not self._is_network(node)]
-            if strange:
+            if not all(shape.is_wrapped(script, node) for node in networks):
                 raise ObstacleError(call, "the optimizer steps another network, too")
             if not networks:
                 raise ObstacleError(
                     call, "whose parameters the optimizer steps is not visible here"
                 )
 
+    def _makes_optimizer(self, call: cst.Call) -> bool:
+        name = self.script.name(call.func) or ""
+        return name.startswith("torch.optim.") and self.script.kind(call) is Kind.OPTIMIZER
+
     def _networks(self, node: cst.CSTNode, depth: int) -> Iterator[cst.Name]:
         """Yield the networks in an expression, following its names."""
-        if not depth:
-            return
-        for name in self.script.tree.within(node, cst.Name):
+        for name in self.script.tree.within(node, cst.Name) if depth else ():
             if self.script.kind(name) is Kind.MODULE:
                 yield name
                 continue
@@ -430,17 +358,16 @@ class _Reader:
                 if binding.value is not None and binding.how in (How.ASSIGN, How.LOOP):
                     yield from self._networks(binding.value, depth - 1)
 
-    def _refuse_losses(self, batches: Loop) -> None:
+    def _refuse_losses(self, shape: Shape) -> None:
         script = self.script
-        own = list(self.script.functions.run_in(batches.node.body))
+        own = list(script.functions.run_in(shape.batches.node.body))
         for call in own:
             owner = receiver_of(call)
-            if owner is None or method_of(call) in _WITHOUT_GRADIENT:
-                continue
-            said = script.tree.within(call.func, cst.Attribute)
-            inner = any(each.attr.value == "module" for each in said)
-            forward = method_of(call) == "forward" and self._is_network(owner)
-            if forward or (inner and script.kind(owner) in (Kind.MODULE, Kind.UNKNOWN)):
+            if isinstance(owner, cst.Attribute) and owner.attr.value == "module":
+                owner, past = owner.value, method_of(call) not in _MODULE_API
+            else:
+                past = method_of(call) in ("forward", "module")
+            if past and owner is not None and shape.is_wrapped(script, owner):
                 raise ObstacleError(
                     call, "it goes past the wrapper, which then shares no gradients"
                 )
@@ -450,77 +377,38 @@ class _Reader:
         for call in (*criteria, *own):
             for name in ("reduction", "size_average"):
                 given = script.calls.at(call).given(name)
-                if given is not None and not script.values.value_of(given.value).equals("mean"):
-                    if not script.values.value_of(given.value).equals(True):
-                        raise ObstacleError(given, "gradients are averaged over the processes")
-        for value in script.values.kinds.losses.values:
-            self._refuse_loss(value)
+                value = script.values.value_of(given.value) if given is not None else None
+                if value is not None and not value.equals("mean") and not value.equals(True):
+                    raise ObstacleError(given or call, "gradients are averaged over the processes")
+        for loss in script.values.kinds.losses.values:
+            for each in (loss, *self._values_in(loss)):
+                self._refuse_loss(shape, each)
 
-    def _refuse_loss(self, value: cst.BaseExpression) -> None:
-        script = self.script
-        values = [value]
-        for name in script.tree.within(value, cst.Name):
-            values += [
-                binding.value
-                for binding in script.scopes.reaching(name)
-                if binding.how in (How.ASSIGN, How.UNPACKED) and binding.value is not None
-            ]
-        for each in values:
-            if not isinstance(each, cst.Call):
-                continue
-            if method_of(each) == "sum":
-                raise ObstacleError(each, "gradients are averaged over the processes, this sums")
-            inner = receiver_of(each) or each.func
-            if isinstance(inner, cst.Call):
-                inner = inner.func
-            if self._is_network(inner):
-                raise ObstacleError(
-                    each, "the network returns the loss: DataParallel gives one per GPU"
-                )
+    def _values_in(self, loss: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+        for name in self.script.tree.within(loss, cst.Name):
+            for binding in self.script.scopes.reaching(name):
+                if binding.how in (How.ASSIGN, How.UNPACKED) and binding.value is not None:
+                    yield binding.value
 
-    # -- values that must not differ between processes ------------------------
-
-    def _refuse_draws(self) -> None:
-        """Refuse random draws that would split or build the data differently in each process."""
-        called = {self.script.name(call.func) for call in self.script.tree.all(cst.Call)}
-        for library, draws in _INDEX_DRAWS.items():
-            if called & set(_SEEDS[library]):
-                continue
-            for call in self.script.tree.all(cst.Call):
-                if self.script.name(call.func) not in draws or self._allowed_draw(call):
-                    continue
-                seed = _SEEDS[library][0]
-                raise ObstacleError(
-                    call, f"each process would draw differently: call `{seed}` first"
-                )
-
-    def _allowed_draw(self, call: cst.Call) -> bool:
-        if any(arg.keyword is not None and arg.keyword.value in _OWN_SEED for arg in call.args):
-            return True
-        if self.script.scopes.class_of(call) is not None:
-            return True
-        return self.script.loops.batch_loop(call) is not None
+    def _refuse_loss(self, shape: Shape, value: cst.BaseExpression) -> None:
+        if not isinstance(value, cst.Call):
+            return
+        if method_of(value) == "sum":
+            raise ObstacleError(value, "gradients are averaged over the processes, this sums")
+        inner = receiver_of(value) or value.func
+        if shape.is_wrapped(self.script, inner.func if isinstance(inner, cst.Call) else inner):
+            why = "the network returns the loss: DataParallel gives one per GPU"
+            raise ObstacleError(value, why)
 
     def _refuse_batch_size(self, shape: Shape) -> None:
         """Refuse a second use of the batch size that means the batch size of one process."""
-        size = shape.batch_size.value
-        if isinstance(size, cst.Integer):
-            return
-        text = self.script.code(size)
-        regions = self.script.functions.reached(shape.batches.node.body)
-        for kind in (cst.Name, cst.Attribute):
-            for use in self.script.tree.all(kind):
-                if self.script.code(use) != text or not self.script.scopes.reads(use):
-                    continue
-                if any(self.script.tree.inside(use, region) for region in regions):
-                    if not self._printed(use):
-                        raise ObstacleError(use, "the batch size is read in the training loop")
-                call = self.script.tree.parent(self.script.tree.parent(use) or use)
-                if isinstance(call, cst.Call) and self.script.kind(call) is Kind.MODULE:
-                    raise ObstacleError(use, "the network is built for this batch size")
-
-    def _printed(self, node: cst.CSTNode) -> bool:
-        return any(
-            isinstance(outer, cst.Call) and self.script.name(outer.func) == "builtins.print"
-            for outer in self.script.tree.ancestors(node)
-        )
+        script, size = self.script, shape.given.batch_size
+        regions = script.functions.reached(shape.batches.node.body)
+        for use in script.tree.all(type(size)) if not isinstance(size, cst.Integer) else ():
+            if script.code(use) != script.code(size) or use is size:
+                continue
+            if any(script.tree.inside(use, region) for region in regions):
+                raise ObstacleError(use, "the batch size is read in the training loop")
+            call = script.tree.parent(script.tree.parent(use) or use)
+            if isinstance(call, cst.Call) and script.kind(call) is Kind.MODULE:
+                raise ObstacleError(use, "the network is built for this batch size")
