@@ -10,6 +10,8 @@ append: a definition that nothing calls and that uses nothing of the file change
         and no fix. Donors are the definitions of other scripts, and those of `neighbours.py`.
         A script that looks definitions up by name is left out: it may call any of them.
 beside: a function that runs with a network and an optimizer of its own changes no other finding.
+        One that moves to a GPU is left out for scripts that name none: whether there is one is
+        global to a process.
 cut:    a script cut into modules (`cutting.py`), checked as one program, has the same findings and
         classes of fixes (none for a fix that edits two modules), with `main` in its own module and
         with `main` among the functions.
@@ -63,6 +65,8 @@ class Place(NamedTuple):
 
 
 _LOOKUPS: Final = re.compile(r"\b(?:globals|exec)\(")
+_MOVES: Final = re.compile(r"\.cuda\(")
+_NAMES_GPU: Final = re.compile(r"cuda|mps|accelerator")
 _ADVISING_GUARD: Final = frozenset({"TL101"})
 
 Findings = dict[Place, str]
@@ -169,6 +173,8 @@ def append(
     for name, donor in donors:
         neighbour = beside(text, donor)
         if name == _label(path) or neighbour is None:
+            continue
+        if law == "beside" and _MOVES.search(donor) and not _NAMES_GPU.search(text):
             continue
         after = found(f"{text.rstrip()}\n\n\n{neighbour}", str(path), programs=programs)
         own = {place: fix for place, fix in after.items() if place.row <= rows}

@@ -20,7 +20,7 @@ from torchlint.semantic.scope.libraries import COLLATORS, Factory
 from torchlint.semantic.scope.limits import ASSIGNED, CALLERS
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import Script
-from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of, word_of
+from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of, root_of, word_of
 from torchlint.semantic.training.accumulators import Accumulation, Accumulator
 from torchlint.semantic.training.additions import Adding, Addition
 from torchlint.semantic.training.arguments import Setting, TrainerArguments, TrainerCall
@@ -127,5 +127,6 @@ __all__ = [
     "last_word",
     "method_of",
     "receiver_of",
+    "root_of",
     "word_of",
 ]

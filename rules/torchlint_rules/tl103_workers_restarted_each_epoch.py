@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import libcst as cst
 
 from torchlint.api import (
-    Binding,
     Finding,
     Fix,
     Impact,
@@ -20,6 +19,7 @@ from torchlint.api import (
     TrainerArguments,
     Trait,
     Value,
+    root_of,
 )
 from torchlint_rules.shared.grouping import joined, maker
 
@@ -136,23 +136,15 @@ def _chosen_workers(loader: Loader) -> _Workers | None:
 
 def _is_plain(node: cst.BaseExpression) -> bool:
     """Return whether an expression is a name, an attribute or an entry, which can be repeated."""
-    while isinstance(node, (cst.Attribute, cst.Subscript)):
-        node = node.value
-    return isinstance(node, cst.Name)
+    return isinstance(root_of(node, items=True), cst.Name)
 
 
 def _is_zero(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a number is 0 by default: that of a parameter, or what an attribute gets."""
     if isinstance(node, cst.Integer):
         return int(node.value, 0) == 0
-    bindings: Iterable[Binding] = ()
-    if isinstance(node, cst.Name):
-        bindings = script.scopes.reaching(node)
-    elif isinstance(node, cst.Attribute):
-        bindings = script.functions.attribute(node)
-    given = [
-        each.node.default if isinstance(each.node, cst.Param) else each.value for each in bindings
-    ]
+    bindings = script.functions.bindings(node)
+    given = [each.parameter.default if each.parameter else each.value for each in bindings]
     return bool(given) and all(each and script.answer(_is_zero, each, False) for each in given)
 
 

@@ -55,7 +55,7 @@ class LoaderBuiltInLoop(Rule):
     def _iterators(self, script: Script) -> Iterator[Finding]:
         """Yield the iterators of which each training step draws one batch."""
         for call in script.calls.of("builtins.iter"):
-            outer = script.tree.parent(script.tree.parent(call.node) or call.node)
+            outer = script.tree.parent(script.tree.parent(call.node))
             if not isinstance(outer, cst.Call) or script.name(outer.func) != "builtins.next":
                 continue
             loop = next(script.loops.around(outer), None)

@@ -207,7 +207,7 @@ def _only_reads(script: Script, use: cst.Name) -> bool:
     holder = script.tree.parent(use)
     if isinstance(holder, (cst.Attribute, cst.Subscript, cst.BinaryOperation, cst.Comparison)):
         return True
-    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+    outer = script.tree.taker(use)
     name = script.name(outer.func) if isinstance(outer, cst.Call) else None
     return (name or "").startswith(("numpy.", "cv2.", "builtins.len", "builtins.print"))
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Grad, How, Kind, Rule, Script, receiver_of
+from torchlint.api import Finding, Fix, Grad, How, Kind, Rule, Script, receiver_of, root_of
 
 _TYPED: Final = {
     "torch.FloatTensor": "float32",
@@ -86,8 +86,7 @@ def _members(script: Script, node: cst.BaseExpression) -> _Members:
         return _Members((node,))
     if not isinstance(node, cst.Name):
         return _Members(())
-    bindings = script.scopes.reaching(node)
-    value = bindings[0].value if len(bindings) == 1 and bindings[0].how is How.ASSIGN else None
+    value = script.scopes.only(node).assigned
     if isinstance(value, (cst.ListComp, cst.Call)):
         return _members(script, value)
     if isinstance(value, cst.List):
@@ -173,12 +172,10 @@ def _from_one_array(script: Script, element: cst.BaseExpression) -> bool:
     array = script.values.arrays.array(base)
     if array is None or not isinstance(base, (cst.Name, cst.Attribute)):
         return False
-    root: cst.BaseExpression = base
-    while isinstance(root, cst.Attribute):
-        root = root.value
-    if not isinstance(root, cst.Name):
-        return False
-    return all(binding.how is not How.LOOP for binding in script.scopes.reaching(root))
+    root = root_of(base)
+    return isinstance(root, cst.Name) and all(
+        binding.how is not How.LOOP for binding in script.scopes.reaching(root)
+    )
 
 
 # -- losses -------------------------------------------------------------------

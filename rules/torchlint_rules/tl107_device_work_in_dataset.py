@@ -9,11 +9,7 @@ import libcst as cst
 
 from torchlint.api import Finding, ItemCode, Per, Rule, Script
 
-_LOADS: Final = {
-    Per.ITEM: "each item",
-    Per.STREAM: "each item",
-    Per.BATCH: "each batch",
-}
+_LOADS: Final = {Per.ITEM: "each item", Per.STREAM: "each item", Per.BATCH: "each batch"}
 
 
 class DeviceWorkInDataset(Rule):

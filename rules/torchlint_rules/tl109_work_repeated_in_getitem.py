@@ -135,9 +135,8 @@ def _worked_on(script: Script, call: cst.Call) -> cst.BaseExpression:
 def _opens(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an expression is a file that is opened to be read completely."""
     if isinstance(node, cst.Name):
-        bindings = script.scopes.reaching(node)
-        value = bindings[0].value if len(bindings) == 1 else None
-        return value is not None and isinstance(value, cst.Call) and _opens(script, value)
+        value = script.scopes.only(node).value
+        return isinstance(value, cst.Call) and _opens(script, value)
     return isinstance(node, cst.Call) and script.name(node.func) in (
         "builtins.open",
         "pathlib.Path",
@@ -152,7 +151,8 @@ def _item_work(script: Script, call: cst.Call) -> str:
     for node, ran in ((func, "__call__"), (said, method)):
         if "tokenizer" not in script.names.words(last_word(node)) or not call.args:
             continue
-        if ran in _TOKENISES and script.functions.definition(func) is None:
+        own = script.functions.definition(func) or script.values.visibility.is_of_own_class(node)
+        if ran in _TOKENISES and not own:
             return (
                 f"runs `{script.code(node)}` on each item in every epoch; tokenize all items once"
             )

@@ -77,19 +77,11 @@ def _found(script: Script, move: Move) -> _Work | None:
 
 def _line_above(script: Script, move: Move) -> cst.Assign | None:
     """Return the line directly above that computes what is moved, if nothing else reads it."""
-    node = move.moved
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-    line = bindings[0].node if len(bindings) == 1 else None
-    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
-        return None
-    if not isinstance(line.targets[0].target, cst.Name):
+    line = script.scopes.line_for(move.moved)
+    if line is None:
         return None
     block = script.tree.parent(script.tree.statement(line))
-    if block is not script.tree.parent(script.tree.statement(node)):
-        return None
-    return (
-        line if list(script.scopes.uses(bindings[0], script.scopes.home(line))) == [node] else None
-    )
+    return line if block is script.tree.parent(script.tree.statement(move.moved)) else None
 
 
 def _peeled(script: Script, node: cst.BaseExpression) -> _Peeled:
@@ -132,9 +124,8 @@ def _peeled(script: Script, node: cst.BaseExpression) -> _Peeled:
 
 def _is_constant(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a name of the module is a tensor of the host, like the mean of images."""
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-    made = bindings[0] if len(bindings) == 1 else None
-    if made is None or any(True for _ in script.loops.around(made.node)):
+    made = script.scopes.only(node)
+    if made.value is None or any(True for _ in script.loops.around(made.node)):
         return False
     if isinstance(made.node, cst.For) or script.scopes.scope(made.node).is_function:
         return False
@@ -146,11 +137,8 @@ def _of_own_function(script: Script, call: cst.Call, function: cst.FunctionDef) 
     returned = script.functions.returns(function)
     root, works = script.answer(_peeled, returned[0], _NOTHING) if len(returned) == 1 else _NOTHING
     for _ in range(_LONG):
-        if not isinstance(root, cst.Name):
-            break
-        bindings = script.scopes.reaching(root)
-        made = bindings[0] if len(bindings) == 1 else None
-        if made is None or made.path:
+        made = script.scopes.only(root)
+        if made.path:
             break
         if isinstance(made.node, cst.Param):
             root = script.functions.passed(call, function, made.name)

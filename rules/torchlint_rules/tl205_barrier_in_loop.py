@@ -158,11 +158,9 @@ def _is_meant(script: Script, site: CallSite) -> bool:
 
 def _copies_to_host(script: Script, call: cst.Call) -> bool:
     """Return whether a call is a non-blocking copy to the host."""
-    if not any(
-        arg.keyword is not None and arg.keyword.value == "non_blocking" for arg in call.args
-    ):
-        return False
-    return script.program.moves.move(call) is None
+    return script.calls.at(call).given("non_blocking") is not None and (
+        script.program.moves.move(call) is None
+    )
 
 
 def _fix(script: Script, sites: list[CallSite], hot: list[CallSite]) -> Fix | None:

@@ -285,9 +285,7 @@ def _carries(script: Script, node: cst.BaseExpression) -> bool:
     )
 
 
-def _evaluated(
-    script: Script,
-) -> Iterator[tuple[Accumulation, list[cst.BaseExpression], bool]]:
+def _evaluated(script: Script) -> Iterator[tuple[Accumulation, list[cst.BaseExpression], bool]]:
     """Yield the additions of evaluations, with what carries graphs into them.
 
     The third item says whether code of another module may train on them.

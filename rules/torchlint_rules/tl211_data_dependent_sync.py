@@ -23,9 +23,7 @@ _SIZED: Final = {
     "equal": "(a == b).all() stays on the device",
     "allclose": "compare on the device, and read the result now and then",
 }
-_WITH: Final = {
-    "torch.bincount": ("minlength", 2),
-}
+_WITH: Final = {"torch.bincount": ("minlength", 2)}
 _NUMBERED: Final = ("builtins.range", "torch.arange", "builtins.sorted")
 _REDUCED: Final = ("builtins.max", "builtins.min", "builtins.sum", "builtins.any", "builtins.all")
 _WAITING: Final = frozenset(

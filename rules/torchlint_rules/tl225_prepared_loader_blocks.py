@@ -17,8 +17,7 @@ class PreparedLoaderBlocks(Rule):
             if loader is None or not _blocks(script, arguments):
                 continue
             message = (
-                f"batches of {loader.label} are pinned, but each copy to the "
-                "device waits: pass "
+                f"batches of {loader.label} are pinned, but each copy to the device waits: pass "
                 "`dataloader_config=DataLoaderConfiguration(non_blocking=True)`"
             )
             yield Finding(self.code, script.span(arguments.call), message)

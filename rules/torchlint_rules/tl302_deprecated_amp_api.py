@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Rule, Script
+from torchlint.api import Edits, Finding, Fix, Rule, Script, root_of
 
 _DEVICES: Final = {"torch.cuda.amp": "cuda", "torch.cpu.amp": "cpu"}
 _PARAMETERS: Final = ("enabled", "dtype", "cache_enabled")
@@ -44,10 +44,7 @@ class DeprecatedAmpApi(Rule):
 
 
 def _fix(
-    script: Script,
-    use: cst.BaseExpression,
-    line: cst.Import | cst.ImportFrom | None,
-    edits: Edits,
+    script: Script, use: cst.BaseExpression, line: cst.Import | cst.ImportFrom | None, edits: Edits
 ) -> Fix:
     """Return the fix: exact if every possible torch version has all the new names."""
     title = f"Write `torch.amp.{_old(script, use)[1]}`"
@@ -106,9 +103,7 @@ def _fix_of_use(script: Script, use: cst.BaseExpression) -> Edits | None:
     """Rewrite one use with the full name."""
     arguments = _arguments(script, use)
     func = _func(use)
-    root = func
-    while isinstance(root, cst.Attribute):
-        root = root.value
+    root = root_of(func)
     if arguments is None or not isinstance(root, cst.Name) or script.name(root) != "torch":
         return None
     return (*script.edits.replace(func, f"{root.value}.amp.{_old(script, use)[1]}"), *arguments)
@@ -143,12 +138,7 @@ def _arguments(script: Script, use: cst.BaseExpression) -> Edits | None:
 
 def _import_of(script: Script, use: cst.BaseExpression) -> cst.Import | cst.ImportFrom | None:
     """Return the import of the old module behind a use, None for a full name."""
-    root = _func(use)
-    while isinstance(root, cst.Attribute):
-        root = root.value
-    if not isinstance(root, cst.Name):
-        return None
-    for binding in script.scopes.reaching(root):
+    for binding in script.scopes.reaching(root_of(_func(use))):
         node = binding.node
         if isinstance(node, (cst.Import, cst.ImportFrom)) and binding.qualified != "torch":
             return node
@@ -191,10 +181,9 @@ def _goes_through(script: Script, name: cst.Name, line: cst.Import | cst.ImportF
 
 def _is_type(script: Script, mention: cst.CSTNode) -> bool:
     """Return whether a use is an annotation or a class in a comparison."""
-    holder = script.tree.parent(mention)
-    if isinstance(holder, cst.Annotation):
+    if isinstance(script.tree.parent(mention), cst.Annotation):
         return True
-    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+    outer = script.tree.taker(mention)
     return isinstance(outer, cst.Call) and script.name(outer.func) == "builtins.isinstance"
 
 

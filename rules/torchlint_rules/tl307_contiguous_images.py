@@ -160,8 +160,7 @@ def _unseen(script: Script, network: _Network) -> cst.Call | None:
 
 def _receiver(script: Script, run: cst.Call) -> cst.Call | None:
     """Return the unseen call that gets the result of a forward pass directly."""
-    holder = script.tree.parent(run)
-    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+    outer = script.tree.taker(run)
     if not isinstance(outer, cst.Call) or script.values.visibility.shows(outer.func):
         return None
     return outer

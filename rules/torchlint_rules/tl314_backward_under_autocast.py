@@ -33,9 +33,7 @@ class BackwardUnderAutocast(Rule):
                 yield Finding(self.code, script.span(call), message)
                 continue
             edits = _moved_out(script, call, block)
-            fix = None
-            if edits is not None:
-                fix = _fix(script, call, block, edits)
+            fix = _fix(script, call, block, edits) if edits is not None else None
             yield Finding(self.code, script.span(call), message, fix)
 
 

@@ -42,12 +42,7 @@ class GraphBreakInCompiled(Rule):
             f"{construct.name}): {construct.cure}"
         )
         return Finding(
-            self.code,
-            script.span(found.node),
-            message,
-            None,
-            _notes(script, frame),
-            impact=impact,
+            self.code, script.span(found.node), message, None, _notes(script, frame), impact=impact
         )
 
 

@@ -56,9 +56,8 @@ class CompileWithoutEffect(Rule):
         message, fix = "", None
         if isinstance(holder, cst.Expr) and not _is_expected(script, call):
             message = (
-                f"the result of `{script.tree.brief(call)}` is dropped, and `{named}` stays as "
-                "it is: "
-                f"assign it to `{named}`"
+                f"the result of `{script.tree.brief(call)}` is dropped, and `{named}` stays as it "
+                f"is: assign it to `{named}`"
             )
             fix = _assign(script, call, network)
         elif _wraps(script, network) and script.modules.compiled.compiles_nothing(network):
@@ -149,7 +148,7 @@ def _dropping(script: Script, call: cst.Call) -> Iterator[cst.Call]:
 
 def _is_other_result(script: Script, node: cst.BaseExpression, call: cst.Call) -> bool:
     """Return whether a name may hold what another call returns, after changing an object itself."""
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    bindings = script.scopes.reaching(node)
     return any(isinstance(each.value, cst.Call) and each.value is not call for each in bindings)
 
 

@@ -48,9 +48,8 @@ class EvaluationOutsideAutocast(Rule):
         self, script: Script, call: cst.Call, autocast: cst.Call, fix: Fix | None
     ) -> Finding:
         message = (
-            f"`{script.tree.brief(call)}` evaluates in float32 what trains under autocast: wrap "
-            "it in "
-            f"`{script.tree.brief(autocast)}` too"
+            f"`{script.tree.brief(call)}` evaluates in float32 what trains under autocast: wrap it "
+            f"in `{script.tree.brief(autocast)}` too"
         )
         notes = (Note(script.span(autocast), "the training step runs under this autocast"),)
         return Finding(self.code, script.span(call), message, fix, notes)

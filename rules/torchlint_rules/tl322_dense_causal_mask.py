@@ -23,9 +23,8 @@ class DenseCausalMask(Rule):
                 continue
             if script.values.scores.is_causal(given.value):
                 message = (
-                    f"the mask `{script.tree.brief(given.value)}` is causal: `is_causal=True` "
-                    "lets the "
-                    "attention skip half of the scores and store no mask"
+                    f"the mask `{script.tree.brief(given.value)}` is causal: `is_causal=True` lets "
+                    "the attention skip half of the scores and store no mask"
                 )
                 yield Finding(self.code, script.span(given), message, _fix(script, site, given))
 
@@ -38,8 +37,7 @@ def _fix(script: Script, site: CallSite, mask: cst.Arg) -> Fix | None:
         edits = script.edits.replace(mask, "is_causal=True")
     elif flag.keyword is not None:
         edits = script.edits.united(
-            script.edits.without_argument(site.node, mask),
-            script.edits.replace(flag.value, "True"),
+            script.edits.without_argument(site.node, mask), script.edits.replace(flag.value, "True")
         )
     else:
         return None
@@ -52,18 +50,11 @@ def _fix(script: Script, site: CallSite, mask: cst.Arg) -> Fix | None:
 
 def _spare_line(script: Script, mask: cst.BaseExpression) -> cst.BaseStatement | None:
     """Return the line that makes a mask for this call alone."""
-    bindings = script.scopes.reaching(mask) if isinstance(mask, cst.Name) else ()
-    if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Assign):
+    assign = script.scopes.line_for(mask)
+    if assign is None:
         return None
-    assign = bindings[0].node
     line = script.tree.statement(assign)
-    if len(assign.targets) != 1 or not isinstance(assign.targets[0].target, cst.Name):
-        return None
-    alone = script.edits.stands_alone(line) and script.scopes.home(assign) is script.scopes.home(
-        mask
-    )
     small = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
-    uses = list(script.scopes.uses(bindings[0], script.scopes.home(mask)))
     block = script.tree.parent(line)
     shared = isinstance(block, cst.IndentedBlock) and len(block.body) == 1
-    return line if alone and small and uses == [mask] and not shared else None
+    return line if script.edits.stands_alone(line) and small and not shared else None

@@ -8,23 +8,12 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import (
-    Finding,
-    Fix,
-    Layer,
-    LayerPair,
-    Note,
-    Rule,
-    Script,
-    State,
-)
+from torchlint.api import Finding, Fix, Layer, LayerPair, Note, Rule, Script, State
 from torchlint_rules.shared.grouping import joined, maker
 
 _BIASED: Final = frozenset(
-    (
-        "Conv1d Conv2d Conv3d Linear ConvTranspose1d ConvTranspose2d ConvTranspose3d "
-        "LazyConv1d LazyConv2d LazyConv3d LazyLinear"
-    ).split()
+    "Conv1d Conv2d Conv3d Linear ConvTranspose1d ConvTranspose2d ConvTranspose3d "
+    "LazyConv1d LazyConv2d LazyConv3d LazyLinear".split()
 )
 _NORM: Final = re.compile(r"(?:Lazy)?BatchNorm([123])d|SyncBatchNorm")
 _REWORKED: Final = (

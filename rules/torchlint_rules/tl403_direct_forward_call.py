@@ -13,10 +13,8 @@ from torchlint_rules.shared.directforwards import direct_forward
 _WHAT: Final = "the network's hooks"
 _BECAUSE: Final = "hooks that were skipped until now run"
 _METHODS: Final = frozenset(
-    (
-        "parameters named_parameters state_dict load_state_dict eval train zero_grad "
-        "requires_grad_ apply modules children named_modules"
-    ).split()
+    "parameters named_parameters state_dict load_state_dict eval train zero_grad "
+    "requires_grad_ apply modules children named_modules".split()
 )
 _LISTS: Final = ("torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential")
 _FORWARDS: Final = ("forward", "__call__")
@@ -56,10 +54,10 @@ def _is_member(script: Script, node: cst.Name | cst.Subscript) -> bool:
     """Return whether an expression is an item of a list of networks."""
     whole: cst.BaseExpression | None = node
     if isinstance(node, cst.Name):
-        bindings = script.scopes.reaching(node)
-        if len(bindings) != 1 or bindings[0].how is not How.LOOP or bindings[0].value is None:
+        binding = script.scopes.only(node)
+        if binding.how is not How.LOOP or binding.value is None:
             return False
-        whole, _ = script.values.iteration.source(bindings[0].value, bindings[0].path)
+        whole, _ = script.values.iteration.source(binding.value, binding.path)
     while isinstance(whole, cst.Subscript):
         whole = whole.value
     made = script.values.value_of(whole).node if whole is not None else None
@@ -118,9 +116,4 @@ def _is_own(script: Script, call: cst.Call, node: cst.BaseExpression) -> bool:
         return False
     if any((script.name(d.decorator) or "").startswith("torch.jit.") for d in function.decorators):
         return True
-    bindings = script.scopes.reaching(node)
-    own = any(
-        isinstance(b.node, cst.Param) and script.functions.owner_of_self(b.node) is not None
-        for b in bindings
-    )
-    return own and function.name.value in _FORWARDS
+    return script.functions.is_self(node) and function.name.value in _FORWARDS

@@ -109,7 +109,7 @@ def _unwrapped(script: Script, call: cst.Call) -> Edits | None:
 def _besides(script: Script, call: cst.Call) -> list[cst.Call]:
     """Return the calls of a line that would only assign names to themselves."""
     assign = _assignment(script, call)
-    line = script.tree.parent(assign) if assign is not None else None
+    line = script.tree.parent(assign)
     return _self_assigned(script, line) if isinstance(line, cst.SimpleStatementLine) else []
 
 

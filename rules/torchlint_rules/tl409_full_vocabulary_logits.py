@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Finding, Grad, How, Role, Rule, Script, word_of
+from torchlint.api import Binding, Finding, Grad, Role, Rule, Script, word_of
 
 _LOSS: Final = "torch.nn.functional.cross_entropy"
 _CRITERION: Final = "torch.nn.CrossEntropyLoss"
@@ -81,12 +81,12 @@ def _logits(script: Script, node: cst.BaseExpression) -> _Logits | None:
         if isinstance(node, cst.Subscript):
             node = node.value
         elif isinstance(node, cst.Name):
-            found = script.scopes.reaching(node)
-            value = found[0].value if len(found) == 1 and found[0].how is How.ASSIGN else None
-            if value is None or found[0] in bindings:
+            binding = script.scopes.only(node)
+            value = script.scopes.only(node).assigned
+            if value is None or binding in bindings:
                 return None
             uses.add(id(node))
-            bindings.append(found[0])
+            bindings.append(binding)
             node = value
         elif isinstance(node, cst.Call) and _shapes(script, node):
             func = cst.ensure_type(node.func, cst.Attribute)

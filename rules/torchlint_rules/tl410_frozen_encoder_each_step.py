@@ -183,7 +183,7 @@ def _is_handed(script: Script, node: cst.BaseExpression) -> bool:
         inside = node.value
     if inside is not None:
         return script.answer(_is_handed, inside, False)
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    bindings = script.scopes.reaching(node)
     return bool(bindings) and all(_holds_batch(script, each) for each in bindings)
 
 

@@ -61,9 +61,8 @@ class UndetachedGenerator(Rule):
                     continue
                 message = (
                     f"the backward pass runs on through `{script.tree.brief(maker)}`, whose "
-                    "parameters "
-                    f"this step does not change: pass `{script.tree.brief(arg.value)}.detach()` "
-                    f"to `{script.tree.brief(judge)}`"
+                    "parameters this step does not change: pass "
+                    f"`{script.tree.brief(arg.value)}.detach()` to `{script.tree.brief(judge)}`"
                 )
                 fix = None
                 if (

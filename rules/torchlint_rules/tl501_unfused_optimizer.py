@@ -150,6 +150,16 @@ def _is_off(trainer: CallSite, name: str, values: tuple[object, ...]) -> bool:
 
 def _has_odd_parameters(script: Script, site: CallSite) -> bool:
     """Return whether parameters of an optimizer may be complex, or get sparse gradients."""
+    if not _odd_places(script):
+        return False
+    odd, built = _odd_places(script.around(site.node)), _built(script, site)
+    if built is None:
+        return bool(odd)
+    return any(script.tree.inside(node, region) for node in odd for region in built)
+
+
+def _odd_places(script: Script) -> list[cst.CSTNode]:
+    """Return the complex types, and the embeddings with sparse gradients."""
     odd: list[cst.CSTNode] = [
         node for word in _COMPLEX for node in script.functions.attributes(word)
     ]
@@ -157,10 +167,7 @@ def _has_odd_parameters(script: Script, site: CallSite) -> bool:
         sparse = call.argument("sparse")
         if sparse.state is not State.ABSENT and not sparse.equals(False):
             odd.append(call.node)
-    built = _built(script, site) if odd else None
-    if built is None:
-        return bool(odd)
-    return any(script.tree.inside(node, region) for node in odd for region in built)
+    return odd
 
 
 def _may_be_sharded(script: Script, site: CallSite) -> bool:

@@ -53,7 +53,7 @@ def _around(script: Script, node: cst.CSTNode) -> Script:
     beside = [
         step for step in script.loops.steps.all if script.scopes.function(step.backward) is home
     ]
-    return script.around(beside[0]) if beside else script
+    return script.around(beside[0].backward) if beside else script
 
 
 def _told(script: Script) -> Iterator[cst.Call]:
@@ -186,11 +186,7 @@ def _is_let_go(script: Script, node: cst.Attribute) -> bool:
     """Return whether a gradient is set to None."""
     target = script.tree.parent(node)
     line = script.tree.parent(target) if isinstance(target, cst.AssignTarget) else None
-    return (
-        isinstance(line, cst.Assign)
-        and isinstance(line.value, cst.Name)
-        and line.value.value == "None"
-    )
+    return isinstance(line, cst.Assign) and script.code(line.value) == "None"
 
 
 # -- the fix -------------------------------------------------------------------

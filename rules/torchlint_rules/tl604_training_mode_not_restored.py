@@ -10,10 +10,8 @@ import libcst as cst
 from torchlint.api import Duty, Edits, Finding, Fix, Mode, Note, Rule, Script, StuckMode
 
 _DELIBERATE: Final = frozenset(
-    (
-        "mc mcdropout montecarlo bayes bayesian uncertainty generator discriminator gan netg netd "
-        "gen disc teacher frozen"
-    ).split()
+    "mc mcdropout montecarlo bayes bayesian uncertainty generator discriminator gan netg netd "
+    "gen disc teacher frozen".split()
 )
 _ONE_LETTER: Final = frozenset("G D".split())
 BECAUSE: Final = (

@@ -249,10 +249,10 @@ def _over_last(script: Script, call: cst.Call) -> cst.Name | None:
 
 def _is_predicted(script: Script, logits: cst.Name, metrics: cst.FunctionDef) -> bool:
     """Return whether a name is only the first part of what the metrics get, read once."""
-    bindings = script.scopes.reaching(logits)
-    if len(bindings) != 1 or bindings[0].how is not How.UNPACKED or bindings[0].path != (0,):
+    binding = script.scopes.only(logits)
+    if binding.how is not How.UNPACKED or binding.path != (0,):
         return False
-    value = bindings[0].value
+    value = binding.value
     parameter = metrics.params.params[0].name.value if metrics.params.params else ""
     from_parameter = isinstance(value, cst.Name) and value.value == parameter
-    return from_parameter and len(list(script.scopes.uses(bindings[0]))) == 1
+    return from_parameter and len(list(script.scopes.uses(binding))) == 1

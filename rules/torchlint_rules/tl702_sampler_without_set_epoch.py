@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, How, Loader, Loop, Role, Rule, Script, State
+from torchlint.api import Edits, Finding, Fix, How, Loader, Loop, Role, Rule, Script, State, root_of
 
 _SAMPLER: Final = "torch.utils.data.DistributedSampler"
 _BATCHES: Final = "torch.utils.data.BatchSampler"
@@ -218,9 +218,7 @@ def _test(
 
 def _is_global(script: Script, sampler: cst.Call) -> bool:
     """Return whether the class of a sampler has one name in the whole file."""
-    root = sampler.func
-    while isinstance(root, cst.Attribute):
-        root = root.value
+    root = root_of(sampler.func)
     return isinstance(root, cst.Name) and all(
         binding.how is How.IMPORT and binding in script.scopes.module.bindings.get(root.value, ())
         for binding in script.scopes.reaching(root)

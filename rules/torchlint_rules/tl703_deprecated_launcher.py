@@ -75,7 +75,7 @@ def _is_comment(script: Script, text: cst.CSTNode) -> bool:
     block = script.tree.parent(line) if isinstance(line, cst.Expr) else None
     if isinstance(block, cst.SimpleStatementLine):
         block = script.tree.parent(block)
-    owner = script.tree.parent(block) if block is not None else None
+    owner = script.tree.parent(block)
     return owner is not None and not isinstance(owner, (cst.FunctionDef, cst.ClassDef))
 
 

@@ -26,9 +26,8 @@ class DdpOptions(Rule):
             if _is_frozen_after(script, site.node):
                 message = (
                     f"`{script.tree.brief(network.value)}` is wrapped in DistributedDataParallel "
-                    "and "
-                    "then frozen, so there are no gradients to average, and the buckets for them "
-                    "stay allocated: do not wrap it"
+                    "and then frozen, so there are no gradients to average, and the buckets for "
+                    "them stay allocated: do not wrap it"
                 )
                 yield Finding(self.code, script.span(site.node), message)
                 continue

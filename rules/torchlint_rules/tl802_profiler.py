@@ -120,7 +120,7 @@ def _of_history(script: Script, site: CallSite) -> _Place | None:
     ]
     if ends or not _trains(script, *script.tree.modules):
         return None
-    line = script.tree.parent(script.tree.parent(site.node) or site.node)
+    line = script.tree.parent(script.tree.parent(site.node))
     read = any(True for _ in script.calls.of_methods(*_SNAPSHOTS))
     alone = isinstance(line, cst.SimpleStatementLine) and script.edits.stands_alone(line)
     gone = line if alone and not read and isinstance(line, cst.SimpleStatementLine) else None

@@ -134,10 +134,7 @@ def _loaded(script: Script, site: CallSite, name: str, saved: Set[Binding]) -> E
     if not there or not there <= saved:
         return None
     edits: Edits = script.edits.delete(script.span(target).start, script.span(site.node).start)
-    edits = (
-        *edits,
-        *script.edits.insert(script.span(site.node).start, f"{name}.load_state_dict("),
-    )
+    edits = (*edits, *script.edits.insert(script.span(site.node).start, f"{name}.load_state_dict("))
     trusted = site.given("weights_only")
     if trusted is not None and site.argument("weights_only").equals(False):
         edits = (*edits, *script.edits.replace(trusted.value, "True"))

@@ -11,6 +11,7 @@ from projects import write
 
 from torchlint.program.argumentfiles import MOST_BYTES, as_python
 from torchlint.program.index import Index, digest
+from torchlint.semantic.view import STARTED
 
 TRAIN = """import json
 from transformers import TrainingArguments
@@ -107,3 +108,29 @@ def test_what_trains_nothing_reads_nothing(tmp_path: Path) -> None:
     text = 'import json\nx = json.load(open("args.json"))\n'
     write(tmp_path, {"pyproject.toml": "", "args.json": '{"a": 1}', "serve.py": text})
     assert Index(tmp_path).view(tmp_path / "serve.py").files == {}
+
+
+PARSED = """from trl import SFTConfig, SFTTrainer, TrlParser
+(args,) = TrlParser(SFTConfig).parse_args_and_config()
+SFTTrainer("model", args).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("commands", "read"),
+    [
+        ("accelerate launch \\\n  src/train.py \\\n --config=../a.yaml --eval_steps 5", "a.yaml"),
+        ("python train.py --config a.yaml --logging_steps 5", None),
+        ("# python train.py --config a.yaml", None),
+        ("python pretrain.py --config a.yaml", None),
+        ("python train.py --config a.yaml\npython train.py --config b.yaml", None),
+    ],
+)
+def test_the_file_with_which_shell_scripts_start_a_script(
+    commands: str, read: str | None, tmp_path: Path
+) -> None:
+    options = {"a.yaml": "logging_steps: 1\n", "b.yaml": "logging_steps: 2\n"}
+    scripts = {"scripts/run.sh": commands, "src/train.py": PARSED}
+    write(tmp_path, {"pyproject.toml": "", **options, **scripts})
+    files = Index(tmp_path).view(tmp_path / "src/train.py").files
+    assert files == ({} if read is None else {STARTED: read})

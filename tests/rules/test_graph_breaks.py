@@ -149,6 +149,13 @@ GIVEN_UP: Final = {
 }
 """What keeps torch from compiling any of a function; `shown` alone makes two graphs."""
 
+RUN_INSIDE: Final = {
+    "a hook of a layer": "x = hooked(x)",
+    "the forward of an autograd function": "x = Shown.apply(x)",
+    "the backward of an autograd function": "x = x + Graded.apply(w).sum()",
+}
+"""Code that prints inside what compiled code calls: it breaks the graph of the caller."""
+
 SCRIPT: Final = """
 import copy, datetime, functools, gc, json, logging, math, os, random, sys, time, uuid, warnings
 import numpy as np
@@ -161,6 +168,24 @@ def shown(x):
     x = x.sin()
     print(end="")
     return x.cos()
+class Shown(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        print(end="")
+        return x.sin()
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+class Graded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.sin()
+    @staticmethod
+    def backward(ctx, grad):
+        print(end="")
+        return grad
+hooked = torch.nn.Linear(4, 4)
+hooked.register_forward_hook(lambda *_: print(end=""))
 for key, code in json.load(open(sys.argv[1])).items():
     body = "x = x + 1\\n" + code + "\\nreturn x * 2"
     space = dict(globals())
@@ -192,8 +217,9 @@ def _ran(directory: str) -> dict[str, Ran]:
     import json
     from pathlib import Path
 
+    every = {**SAMPLES, **HANDLED, **GIVEN_UP, **RUN_INSIDE}
     samples, script = Path(directory) / "samples.json", Path(directory) / "compile.py"
-    samples.write_text(json.dumps({**SAMPLES, **HANDLED, **GIVEN_UP}), encoding="utf-8")
+    samples.write_text(json.dumps(every), encoding="utf-8")
     script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, str(script), str(samples)],
@@ -276,3 +302,9 @@ def test_only_reads_of_tensors_wait() -> None:
 @pytest.mark.parametrize("key", HANDLED)
 def test_the_rule_is_silent_where_torch_is(key: str) -> None:
     assert _said(HANDLED[key]) == []
+
+
+@pytest.mark.parametrize("key", RUN_INSIDE)
+def test_a_hook_and_an_autograd_function_run_inside(key: str, ran: dict[str, Ran]) -> None:
+    assert ran[key].graphs > 1
+    assert f"/{CONSTRUCTS['builtins.print'].name.lower()}.html" in ran[key].log

@@ -94,14 +94,15 @@ def test_definitions_that_share_a_linked_helper_are_together() -> None:
 def test_another_training_is_not_around_a_step() -> None:
     script = Script.parse(Source("a.py", TWO))
     first, second = sorted(script.loops.steps.all, key=lambda each: script.span(each.backward))
-    assert not script.around(first).tree.mentions("GradScaler", "pretrain")
-    assert script.around(first).tree.mentions("two.cuda()")
-    assert script.around(second).tree.mentions("GradScaler")
+    assert not script.around(first.backward).tree.mentions("GradScaler", "pretrain")
+    assert script.around(first.backward).tree.mentions("two.cuda()")
+    assert script.around(second.backward).tree.mentions("GradScaler")
 
 
 def test_the_steps_of_one_definition_have_the_same_surroundings() -> None:
     step = "    for x in loader:\n        net(x).sum().backward()\n        opt.step()\n"
     script = Script.parse(Source("a.py", TWO.replace(step, 20 * step)))
-    found = {id(script.around(each)): script.around(each) for each in script.loops.steps.all}
+    around = [script.around(each.backward) for each in script.loops.steps.all]
+    found = {id(each): each for each in around}
     assert len(script.loops.steps.all) == 21
     assert [each.tree.mentions("pretrain") for each in found.values()] == [False, True]

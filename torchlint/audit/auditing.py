@@ -12,13 +12,7 @@ from torchlint.audit.catalogue import FAMILIES
 from torchlint.audit.line import Line
 from torchlint.audit.row import Row, Status
 from torchlint.audit.survey import ProgramFacts, Survey
-from torchlint.audit.technique import (
-    Answer,
-    Technique,
-    cannot_tell,
-    elsewhere,
-    not_applicable,
-)
+from torchlint.audit.technique import Answer, Technique, cannot_tell, elsewhere, not_applicable
 from torchlint.config import Settings
 from torchlint.engine import check_source
 from torchlint.engine.failures import internal_error

@@ -152,8 +152,7 @@ OPTIMIZATION: Final = (
         (_fused, argument(r"\w*fused\w*", "optim"), looped, optimized, _not_fusable,
          unknown("whether this optimizer can be fused as it is used here")),
         ("TL501", "TL509"),
-        "measured x2.8 to x5.2 for the step of AdamW on two CPU cores; cited: 5 % of a run on"
-        " GPUs",
+        "measured x2.8 to x5.2 for the step of AdamW on two CPU cores; cited: 5 % of a run on GPUs",
     ),
     Technique(
         "gradients set to None in every step",

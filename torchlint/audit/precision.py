@@ -100,8 +100,7 @@ def _compiled(survey: Survey) -> Answer | None:
 
 
 _NOT_COMPILED: Final = unless(
-    lambda survey: _compiled(survey) or survey.keyword("torch_compile"),
-    "nothing is compiled here",
+    lambda survey: _compiled(survey) or survey.keyword("torch_compile"), "nothing is compiled here"
 )
 
 

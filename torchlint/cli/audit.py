@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from torchlint.cli.options import (
-    color_option,
-    file_timeout_option,
-    program_option,
-    target_options,
-)
+from torchlint.cli.options import color_option, file_timeout_option, program_option, target_options
 from torchlint.cli.parameters import OneOf
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import paint_for

@@ -14,12 +14,7 @@ import click
 from torchlint.cli.failure import remark
 from torchlint.cli.fixoptions import Ending, fix_ending, written_fix_options
 from torchlint.cli.grouped import GroupedCommand
-from torchlint.cli.options import (
-    configuration_options,
-    paths_argument,
-    report_options,
-    run_options,
-)
+from torchlint.cli.options import configuration_options, paths_argument, report_options, run_options
 from torchlint.cli.questions import Questions
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import with_progress
@@ -115,10 +110,7 @@ def _accept(run: Run, known: KnownFindings | None, questions: Questions | None) 
 
 
 def _results(
-    run: Run,
-    files: tuple[Path, ...],
-    accept: Accept | None,
-    asks: bool,
+    run: Run, files: tuple[Path, ...], accept: Accept | None, asks: bool
 ) -> Iterator[FixResult]:
     settings = run.settings
     with refused():
@@ -233,12 +225,7 @@ def _apply(
         remark(f"{plural(len(left), 'finding')} left: `torchlint check` lists them.")
         return _code(run, left, bool(written), ending)
     report = Report(
-        tuple(left),
-        files,
-        run.failed,
-        run.quiet,
-        tuple(hidden),
-        unfinished=tuple(run.unfinished),
+        tuple(left), files, run.failed, run.quiet, tuple(hidden), unfinished=tuple(run.unfinished)
     )
     is_worth_it = left or hidden or run.settings.output_format not in TEXT
     if ending.reports and is_worth_it:

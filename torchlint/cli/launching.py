@@ -47,10 +47,7 @@ launch_options = all_of(
         help="Launch the script as several processes; the slowest rank counts.",
     ),
     click.option(
-        "--nproc-per-node",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Processes per host.",
+        "--nproc-per-node", type=click.IntRange(min=1), metavar="N", help="Processes per host."
     ),
     click.option(
         "--nnodes",

@@ -9,12 +9,7 @@ from typing import Any, Final
 
 import libcst as cst
 
-from torchlint.engine.parsing import (
-    UnparsableError,
-    compile_problem,
-    parse_script,
-    syntax_tree,
-)
+from torchlint.engine.parsing import UnparsableError, compile_problem, parse_script, syntax_tree
 from torchlint.engine.writing import write_atomic
 from torchlint.harness.pace import LoaderSeen, Place
 from torchlint.harness.tuning.report import Decision, Knob, LoaderSite, TuningReport, Value

@@ -94,9 +94,7 @@ def all_of(*decorators: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 paths_argument = click.argument("paths", nargs=-1, type=SomePath(readable=False, path_type=Path))
 color_option = click.option(
-    "--color",
-    type=OneOf(COLORS),
-    help="Color the output; NO_COLOR and FORCE_COLOR work, too.",
+    "--color", type=OneOf(COLORS), help="Color the output; NO_COLOR and FORCE_COLOR work, too."
 )
 program_option = click.option("--program/--no-program", default=None, help=_FLAGS["program"])
 file_timeout_option = click.option(
@@ -160,24 +158,17 @@ configuration_options = all_of(
 """The options that are settings of rules and files, with those of `target_options`."""
 run_options = all_of(
     click.option(
-        "--stdin-filename",
-        metavar="PATH",
-        help="Treat standard input as the content of this file.",
+        "--stdin-filename", metavar="PATH", help="Treat standard input as the content of this file."
     ),
     click.option("--jobs", "-j", type=click.IntRange(min=1), help="Number of processes to use."),
     file_timeout_option,
     _switch("--no-cache", "-n", help="Do not read or write the cache."),
     click.option(
-        "--cache-dir",
-        type=SomePath(file_okay=False, path_type=Path),
-        help="Folder of the cache.",
+        "--cache-dir", type=SomePath(file_okay=False, path_type=Path), help="Folder of the cache."
     ),
     click.option("--show-files", is_flag=True, help="Print the files that would be checked."),
     click.option(
-        "--watch",
-        "-w",
-        is_flag=True,
-        help="Run again whenever a file changes, until Ctrl-C.",
+        "--watch", "-w", is_flag=True, help="Run again whenever a file changes, until Ctrl-C."
     ),
     _switch("--quiet", "-q", help="Only print findings and errors."),
     _switch("--verbose", "-v", help="Print more about the run."),
@@ -203,9 +194,7 @@ report_options = all_of(
     ),
     click.option("--sort", type=OneOf(ORDERS), help="Order of the findings (default: file)."),
     click.option(
-        "--show-low/--hide-low",
-        default=None,
-        help="Print findings of low impact one by one, too.",
+        "--show-low/--hide-low", default=None, help="Print findings of low impact one by one, too."
     ),
     click.option(
         "--fail-on",

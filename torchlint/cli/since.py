@@ -31,9 +31,7 @@ _READ_ONLY: Final = ("add_ignore", "write_baseline", "fix", "fix_only", "diff")
 
 
 since_option = click.option(
-    "--since",
-    metavar="REF",
-    help="Report only findings on lines that differ from a git revision.",
+    "--since", metavar="REF", help="Report only findings on lines that differ from a git revision."
 )
 
 

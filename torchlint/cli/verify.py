@@ -169,10 +169,7 @@ def verify(
     code = 0
     original = ORIGINAL if against is None else against.original
     try:
-        with (
-            progress_bar() as (notify, news),
-            Session(plan, notify, original, news) as session,
-        ):
+        with progress_bar() as (notify, news), Session(plan, notify, original, news) as session:
             if against is None:
                 fixes, report = _measure(run, session, options)
             else:

@@ -231,8 +231,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     **dict.fromkeys(option_names(), _WORDS),
     "per_file_ignores": Kind(_by_pattern, {"type": "object", "additionalProperties": _STRINGS}),
     "severity": Kind(
-        _severities,
-        {"type": "object", "additionalProperties": {"enum": list(SEVERITIES)}},
+        _severities, {"type": "object", "additionalProperties": {"enum": list(SEVERITIES)}}
     ),
     "target_torch": Kind(_torch, {"type": "string", "pattern": r"^[0-9]+\.[0-9]+(\.[0-9]+)?$"}),
     "target_device": _choice(DEVICES),

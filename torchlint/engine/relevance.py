@@ -20,7 +20,8 @@ UNUSED: Final = "TL002"
 """The code of the rule about suppressions."""
 
 
-_ENDINGS: Final = (".json", ".yaml", ".yml")
+_NAMING: Final = (".json", ".yaml", ".yml", "TrlParser", "LightningCLI")
+"""What a text holds that reads argument files: their endings, or a parser of commands."""
 
 
 def relevant(text: str, rules: Selection, linked: Linked | None = None) -> Iterator[RuleHead]:
@@ -93,7 +94,7 @@ class _Around:
 
     def need(self, words: tuple[str, ...]) -> bool:
         """Return whether the text, or an argument file that it names, contains one of the words."""
-        return self.own.holds(words) or (self.own.holds(_ENDINGS) and self.hold(words))
+        return self.own.holds(words) or (self.own.holds(_NAMING) and self.hold(words))
 
     def hold(self, words: tuple[str, ...]) -> bool:
         """Return whether the text, or what is linked to it, contains one of these words."""

@@ -14,14 +14,12 @@ from torchlint.semantic.view import View
 
 TORCH: Final = "torch"
 _FRAMEWORKS: Final = frozenset(
-    (
-        "accelerate allennlp apex avalanche bitsandbytes botorch catalyst clip composer deepspeed "
-        "detectron2 dgl diffusers effdet espnet2 fairscale fairseq fairseq2 fastai flair "
-        "flash_attn gpytorch ignite kornia lightning lightning_fabric lightning_utilities "
-        "mmcls mmcv mmdet mmengine mmpose mmpretrain mmseg monai nemo open_clip peft "
-        "pl_bolts poutyne pyro pytorch3d segment_anything sentence_transformers skorch "
-        "speechbrain stable_baselines3 tianshou timm transformers trl ultralytics vllm xformers"
-    ).split()
+    "accelerate allennlp apex avalanche bitsandbytes botorch catalyst clip composer deepspeed "
+    "detectron2 dgl diffusers effdet espnet2 fairscale fairseq fairseq2 fastai flair "
+    "flash_attn gpytorch ignite kornia lightning lightning_fabric lightning_utilities "
+    "mmcls mmcv mmdet mmengine mmpose mmpretrain mmseg monai nemo open_clip peft "
+    "pl_bolts poutyne pyro pytorch3d segment_anything sentence_transformers skorch "
+    "speechbrain stable_baselines3 tianshou timm transformers trl ultralytics vllm xformers".split()
 )
 """Packages built on torch whose names do not show it."""
 _OF_TORCH: Final = "torch", "pytorch_"

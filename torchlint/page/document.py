@@ -27,9 +27,11 @@ _SECOND: Final = "## "
 _THIRD: Final = "### "
 _HEADING: Final = re.compile(r"^## (.*)$", re.MULTILINE)
 _TICKS: Final = re.compile(r" {0,3}(`{3,})(.*)")
-_BLOCK: Final = re.compile(r'(`{3,})([a-z]+)(?: title="((?:[\w-]+/)*[\w-]+(\.(?:py|json|yaml)))")?')
+_BLOCK: Final = re.compile(
+    r'(`{3,})([a-z]+)(?: title="((?:[\w-]+/)*[\w-]+(\.(?:py|json|yaml|sh)))")?'
+)
 """The first line of an example's code, or of another file of it."""
-_OTHERS: Final = {".py": "python", ".json": "json", ".yaml": "yaml"}
+_OTHERS: Final = {".py": "python", ".json": "json", ".yaml": "yaml", ".sh": "sh"}
 """The languages of the other files, by the ends of their names."""
 _UNTITLED: Final = 'each file of several has a title of its own, such as title="data.py"'
 _SETTING: Final = re.compile(r"([a-z-]+): (\S.*)")

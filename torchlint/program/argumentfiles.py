@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from torchlint.program.imports import folder_of
-from torchlint.semantic.view import ALONE, COMPOSED, MADE, Excerpt, LinkedModule, View
+from torchlint.semantic.view import ALONE, COMPOSED, MADE, STARTED, Excerpt, LinkedModule, View
 
 if TYPE_CHECKING:
     from yaml import Node
 
 ENDINGS: Final = (".json", ".yaml", ".yml")
+COMMANDS: Final = ".sh"
+"""The ending of files with the commands that start the scripts of a project."""
 MOST_BYTES: Final = 64_000
 """The size of a larger file is that of data, not of arguments."""
 MOST_FILES: Final = 1_000
@@ -26,6 +28,10 @@ _READING: Final = re.compile(
     r"\b(?:json|yaml)\.(?:\w+_)?loads?\b|\bparse_(?:json|yaml)_file\b|\bdeepspeed\b"
     r"|\bOmegaConf\.load\b|\bdefault_config_files\b"
 )
+_STARTING: Final = re.compile(r"\b(?:TrlParser|LightningCLI)\b")
+"""The parsers that read a file which a command names."""
+_CONFIG: Final = re.compile(r"""--config[\s=]+["']?([\w./-]+\.ya?ml)\b""")
+_OVERRIDES: Final = re.compile(r"--(\w+)")
 _MAIN: Final = re.compile(r"@(?:hydra\.)?main\(([^)]*)\)")
 _OPTION: Final = re.compile(r"""config_(path|name)\s*=\s*["']([\w./-]*)["']""")
 _GROUP: Final = re.compile(r"^\s*-\s*(\w+):\s*([\w./-]+)\s*(?:#.*)?$", re.MULTILINE)
@@ -47,7 +53,7 @@ def targets(known: Iterable[str], read: Callable[[str], str]) -> dict[str, list[
     """Return the files that Hydra makes an object from, by the class or function they name."""
     found = dict[str, list[str]]()
     for path in known:
-        named = None if path.endswith(".json") else _TARGET.search(read(path))
+        named = None if path.endswith((".json", COMMANDS)) else _TARGET.search(read(path))
         if named is not None:
             found.setdefault(named[1], []).append(path)
     return found
@@ -78,6 +84,8 @@ def with_argument_files(
         if "hydra" in code:
             for name, place in _composed(code, path, paths, read):
                 found.setdefault(f"{COMPOSED}{name}", set()).add(place)
+    if _STARTING.search(text):
+        found[STARTED] = set(_started(view.path, paths, read))
     if _LOADS in text:
         for name, place in _made(text, view.path, making()):
             found.setdefault(f"{MADE}{name}", set()).add(place)
@@ -101,6 +109,23 @@ def _places(name: str, path: str, known: frozenset[str]) -> Iterator[str]:
         if not folder:
             return
         folder = folder_of(folder.rstrip("/"))
+
+
+def _started(path: str, known: frozenset[str], read: Callable[[str], str]) -> Iterator[str]:
+    """Yield the files of options with which shell scripts start a script.
+
+    A command that sets one of the options beside its file starts it with other options.
+    """
+    start = re.compile(
+        rf"^[^#\n]*(?:^|[\s/]){re.escape(posixpath.basename(path))}\s(.*)", re.MULTILINE
+    )
+    for script in sorted(each for each in known if each.endswith(COMMANDS)):
+        for options in start.findall(read(script).replace("\\\n", " ")):
+            named = _CONFIG.search(options)
+            for place in _places(named[1], script, known) if named is not None else ():
+                beside = {*_OVERRIDES.findall(options)} - {"config"}
+                if not any(re.search(rf"^{key}\s*:", read(place), re.MULTILINE) for key in beside):
+                    yield place
 
 
 def _composed(

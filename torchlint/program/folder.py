@@ -104,7 +104,7 @@ def walk(root: str) -> Walk:
 
 def _may_hold_arguments(entry: os.DirEntry[str]) -> bool:
     return (
-        entry.name.endswith(argumentfiles.ENDINGS)
+        entry.name.endswith((*argumentfiles.ENDINGS, argumentfiles.COMMANDS))
         and entry.is_file(follow_symlinks=False)
         and entry.stat(follow_symlinks=False).st_size <= argumentfiles.MOST_BYTES
     )

@@ -49,10 +49,7 @@ class Graph(ABC):
     """
 
     def __init__(
-        self,
-        imports: Imports,
-        scripts: frozenset[str] = frozenset(),
-        is_installed: bool = False,
+        self, imports: Imports, scripts: frozenset[str] = frozenset(), is_installed: bool = False
     ) -> None:
         self.imports = imports
         self.scripts = scripts

@@ -160,9 +160,8 @@ def checklist_markdown(audit: Audit) -> str:
         lines += ["", f"## {family}", "", "| technique | state | line | why | rules | gain |"]
         lines.append("|---|---|---|---|---|---|")
         lines += [
-            f"| {row.technique} | {row.status.value} "
-            f"| {_cell(row.place or row.elsewhere)} | {_cell(row.why)} "
-            f"| {', '.join(row.rules)} | {row.gain} |"
+            f"| {row.technique} | {row.status.value} | {_cell(row.place or row.elsewhere)} | "
+            f"{_cell(row.why)} | {', '.join(row.rules)} | {row.gain} |"
             for row in rows
         ]
     return "\n".join([*lines, "", _counted(audit), "", _next(audit)]) + "\n"

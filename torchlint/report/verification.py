@@ -110,10 +110,7 @@ def _variant(report: Report, outcome: Outcome) -> dict[str, Any]:
         },
         "because": list(outcome.variant.because),
         "syncs_per_step": asdict(outcome.syncs),
-        "sync_lines": {
-            "before": _sync_lines(outcome.before),
-            "after": _sync_lines(outcome.after),
-        },
+        "sync_lines": {"before": _sync_lines(outcome.before), "after": _sync_lines(outcome.after)},
         "wait_share": asdict(outcome.wait_share),
         "rank_times": list(outcome.rank_times),
         "peak_memory": {

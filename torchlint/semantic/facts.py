@@ -80,16 +80,16 @@ class LoopFacts(Loops):
         super().__init__(values)
         self.devices = devices
         self.ownership = Ownership(values)
-        self.step_functions = StepFunctions(functions, self, self.ownership)
-        self.frequencies = Frequencies(values, self, self.ownership, self.step_functions)
+        self.step_functions = StepFunctions(self, self.ownership)
+        self.frequencies = Frequencies(self, self.ownership, self.step_functions)
         self.rate = self.frequencies.rate
         """Return how often a framework runs a function: itself, or through what it calls."""
-        self.generation = Generation(values, self, self.frequencies)
-        self.repetition = Repetition(functions, self.frequencies, self, self.generation)
+        self.generation = Generation(self, self.frequencies)
+        self.repetition = Repetition(self, self.frequencies, self.generation)
         self.each_step = self.repetition.each_step
         """Return whether a node runs in every step of a loop or of a network."""
-        self.steps = Steps(values, self, self.frequencies)
-        self.gradient_accumulations = GradientAccumulations(values, self, self.step_functions)
+        self.steps = Steps(self, self.frequencies)
+        self.gradient_accumulations = GradientAccumulations(self, self.step_functions)
         self.conditions = Conditions(functions)
         self.invariances = Invariances(functions, ItemWork(values))
         self.guard = Guard(values)
@@ -119,7 +119,7 @@ class ReadingFacts(Readings):
 
     def __init__(self, values: ValueFacts, loops: LoopFacts) -> None:
         super().__init__(values, loops.frequencies)
-        self.accumulators = Accumulators(values, loops, loops.frequencies, self)
+        self.accumulators = Accumulators(loops, loops.frequencies, self)
         self.waits = Waits(values, loops.frequencies, self, self.accumulators)
 
     def accumulations(self, role: Role, region: cst.CSTNode | None = None) -> list[Accumulation]:
@@ -134,11 +134,11 @@ class OptimizerFacts(Optimizers):
     """The optimizers, and the schedulers, scalers and updates that go with them."""
 
     def __init__(self, values: ValueFacts, loops: LoopFacts) -> None:
-        super().__init__(values, loops)
+        super().__init__(loops)
         self.schedulers = Schedulers(values)
         self.scaling = Scaling(values, loops.frequencies)
-        self.updates = Updates(values, loops)
-        self.gradient_work = GradientWork(values, loops, self.updates)
+        self.updates = Updates(loops)
+        self.gradient_work = GradientWork(loops, self.updates)
 
 
 class ModuleFacts(Networks):
@@ -150,12 +150,12 @@ class ModuleFacts(Networks):
         self.layers = Layers(values)
         self.submodules = Submodules(values)
         self.compiled = Compiled(values, self.submodules)
-        self.modes = Modes(values, loops, self.roots, self.same)
-        self.stuck_modes = StuckModes(values, loops, self.modes)
-        self.reach = Reach(values, loops)
+        self.modes = Modes(loops, self.roots, self.same)
+        self.stuck_modes = StuckModes(loops, self.modes)
+        self.reach = Reach(loops)
         self.making = Making(functions, self, self.reach)
         self.saved_weights = SavedWeights(self.making)
-        self.lineage = Lineage(values, loops)
+        self.lineage = Lineage(loops)
         self.widths = Widths(values)
         self.sizes = Sizes(values, self.widths, self)
         self.graphs = Graphs(self, self.sizes, loops, loops.steps)
@@ -185,13 +185,11 @@ class ModuleFacts(Networks):
 class EvaluationFacts(Evaluations):
     """The evaluations, and the autograd graphs that they record."""
 
-    def __init__(
-        self, values: ValueFacts, loops: LoopFacts, modes: Modes, updates: Updates, calls: Calls
-    ) -> None:
-        super().__init__(values, loops, modes)
-        self.flagged = FlaggedEvaluations(values, loops, updates, calls)
-        self.escapes = Escapes(values, loops)
-        self.recorded = Recorded(values, loops)
+    def __init__(self, loops: LoopFacts, modes: Modes, updates: Updates, calls: Calls) -> None:
+        super().__init__(loops, modes)
+        self.flagged = FlaggedEvaluations(loops, updates, calls)
+        self.escapes = Escapes(loops)
+        self.recorded = Recorded(loops)
 
     def graph_use(self, evaluation: Evaluation) -> GraphUse:
         """Return what happens to the autograd graphs that an evaluation records."""
@@ -202,7 +200,7 @@ class LoaderFacts(Loaders):
     """The loaders, and the datasets, items and batches behind them."""
 
     def __init__(self, values: ValueFacts, loops: LoopFacts) -> None:
-        super().__init__(values, loops, Datasets(values))
+        super().__init__(loops, Datasets(values))
         self.items = Items(values)
         self.batches = Batches(values, self)
         self.batching = Batching(values, self.datasets.work)
@@ -224,13 +222,13 @@ class ProgramFacts(Program):
         vocabulary: Vocabulary,
         running: Purpose | None,
     ) -> None:
-        super().__init__(values, loops)
+        super().__init__(loops)
         self.target = target
         self.devices = loops.devices
         self.moves = Moves(values, loaders.datasets.work, target)
         self.processes = Processes(values, calls)
         self.branches = Branches(values)
-        self.purpose = Purpose(values, loops, self.branches, loaders, target, running)
+        self.purpose = Purpose(loops, self.branches, loaders, target, running)
         self.determinism = Determinism(values, calls)
         self.trainings = Trainings(values, calls)
         self.vocabulary = vocabulary

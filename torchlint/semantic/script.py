@@ -31,7 +31,6 @@ from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.syntax import read
 from torchlint.semantic.syntax.linked import joined
 from torchlint.semantic.syntax.tree import Tree
-from torchlint.semantic.training.steps import Step
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.devices import Devices
 from torchlint.semantic.values.facts import ValueFacts
@@ -93,7 +92,7 @@ class Script:
         self.optimizers = OptimizerFacts(self.values, self.loops)
         self.modules = ModuleFacts(self.values, self.loops, self.optimizers)
         updates, modes = self.optimizers.updates, self.modules.modes
-        self.evaluations = EvaluationFacts(self.values, self.loops, modes, updates, self.calls)
+        self.evaluations = EvaluationFacts(self.loops, modes, updates, self.calls)
         self.program: ProgramFacts = ProgramFacts(
             self.values,
             self.loops,
@@ -129,24 +128,24 @@ class Script:
         linked = Tree(whole.source, syntax, whole.texts, view)
         return cls(source, linked, target or Target())
 
-    def around(self, step: Step) -> Script:
-        """Return what has to do with a step: not the functions that train something else.
+    def around(self, node: cst.CSTNode) -> Script:
+        """Return what has to do with a step or an optimizer, not what trains something else.
 
-        Nor those that only get things of their own. The steps of one definition have the same
-        surroundings. All of a file with many definitions that step has to do with each step, which
+        Nor functions that only get things of their own. What stands in one definition has the same
+        surroundings. All of a file with many definitions that step has to do with each node, which
         bounds the time.
         """
-        home = self.whole._sections.home(step.backward)
+        home = self.whole._sections.home(node)
         found = self._surroundings.get(home)
         if found is None:
-            homes = {self.whole._sections.home(each.backward) for each in self.loops.steps.all}
-            asked = len(homes) <= _MOST_TRAININGS
-            found = self._surroundings[home] = self._around(step) if asked else self
+            steps = [step.backward for step in self.loops.steps.all]
+            asked = len({self.whole._sections.home(each) for each in steps}) <= _MOST_TRAININGS
+            tree = self.whole._sections.around(node, steps) if asked else None
+            found = self._surroundings[home] = self._beside(tree)
         return found
 
-    def _around(self, step: Step) -> Script:
-        apart = [each.backward for each in self.loops.steps.all]
-        tree = self.whole._sections.around(step.backward, apart)
+    def _beside(self, tree: Tree | None) -> Script:
+        """Return some statements of the file as a script, all that is here without any."""
         if tree is None:
             return self
         return Script(self.source, tree, self._target, self.whole, self.running)

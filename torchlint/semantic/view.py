@@ -12,6 +12,8 @@ COMPOSED: Final = "hydra:"
 """What stands before the names of files that Hydra puts together."""
 MADE: Final = "made:"
 """What stands before the names of classes, for the files from which Hydra makes their objects."""
+STARTED: Final = "started with"
+"""The name of the file of options with which shell scripts start a script, for the code."""
 
 
 class Symbol(NamedTuple):

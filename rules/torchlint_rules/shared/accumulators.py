@@ -67,10 +67,10 @@ def _divided(
         if isinstance(loss.operator, cst.Divide) and _is_same(script, loss.right, size):
             yield Divided(loss, framework, loss.right, True)
         return
-    bindings = script.scopes.reaching(loss) if isinstance(loss, cst.Name) else ()
-    if len(bindings) != 1 or bindings[0].value is None:
+    made = script.scopes.only(loss)
+    value = made.value
+    if value is None:
         return
-    made, value = bindings[0], bindings[0].value
     if made.how is How.ASSIGN and isinstance(value, cst.BinaryOperation):
         divides = isinstance(value.operator, cst.Divide) and _is_same(script, value.right, size)
         if divides:

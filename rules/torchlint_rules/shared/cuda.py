@@ -66,7 +66,7 @@ def _in_environment(script: Script) -> bool:
     if not _plays(script):
         return False
     steps = script.loops.steps.all
-    return not steps or all(_plays(script.around(step)) for step in steps)
+    return not steps or all(_plays(script.around(step.backward)) for step in steps)
 
 
 def _plays(script: Script) -> bool:
@@ -117,7 +117,7 @@ def surroundings(script: Script, network: cst.BaseExpression | None = None) -> l
     """
     steps = [step for step in script.loops.steps.all if script.loops.steps.updates(step)]
     own = [step for step in steps if network is not None and _runs(script, step, network)]
-    return [script.around(step) for step in own or steps] or [script]
+    return [script.around(step.backward) for step in own or steps] or [script]
 
 
 def _runs(script: Script, step: Step, network: cst.BaseExpression) -> bool:

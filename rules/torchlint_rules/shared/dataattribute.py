@@ -11,17 +11,13 @@ from torchlint.api import Binding, Grad, How, Impact, Kind, Script, method_of, r
 
 VARIABLE: Final = "torch.autograd.Variable"
 _CONSTRUCTORS: Final = frozenset(
-    (
-        "tensor as_tensor from_numpy Tensor FloatTensor LongTensor DoubleTensor IntTensor "
-        "ByteTensor HalfTensor BoolTensor"
-    ).split()
+    "tensor as_tensor from_numpy Tensor FloatTensor LongTensor DoubleTensor IntTensor "
+    "ByteTensor HalfTensor BoolTensor".split()
 )
 _SAME: Final = frozenset(
-    (
-        "cuda cpu to type type_as float double half long int bool view reshape squeeze unsqueeze "
-        "expand transpose permute t contiguous clone fill_ normal_ uniform_ zero_ bernoulli_ "
-        "repeat random_ pin_memory to_dense flatten sum mean"
-    ).split()
+    "cuda cpu to type type_as float double half long int bool view reshape squeeze unsqueeze "
+    "expand transpose permute t contiguous clone fill_ normal_ uniform_ zero_ bernoulli_ "
+    "repeat random_ pin_memory to_dense flatten sum mean".split()
 )
 _CUT: Final = re.compile(r"detach|new|new_(tensor|zeros|ones|full|empty)")
 

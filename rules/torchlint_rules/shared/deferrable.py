@@ -31,10 +31,8 @@ _TENSORS_ONLY: Final = ("detach", "cpu")
 _HANDED_OFF: Final = frozenset({"submit", "apply_async", "map_async", "starmap_async"})
 """Methods that give their arguments to another process, which cannot use this device."""
 _WRITERS: Final = frozenset(
-    (
-        "write writerow writerows dump save savez savetxt save_image imsave imwrite imshow plot "
-        "savefig savemat to_csv create_dataset open"
-    ).split()
+    "write writerow writerows dump save savez savetxt save_image imsave imwrite imshow plot "
+    "savefig savemat to_csv create_dataset open".split()
 )
 
 

@@ -223,8 +223,7 @@ class DeferredSum:
             and script.scopes.function(use) is home
             and not script.tree.inside(use, accumulator.loop)
         ]
-        holder = script.tree.parent(uses[0]) if len(uses) == 1 else None
-        call = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        call = script.tree.taker(uses[0]) if len(uses) == 1 else None
         if not isinstance(call, cst.Call) or script.name(call.func) not in _JOINS:
             return None
         if script.tree.order(call) < script.tree.end(accumulator.loop):

@@ -61,7 +61,7 @@ def _reads_outputs(script: Script) -> bool:
 def _is_read(script: Script, event: cst.Attribute) -> bool:
     """Return whether the handler of an event may read the output of the engine each time."""
     arg = script.tree.parent(event)
-    call = script.tree.parent(arg) if arg is not None else None
+    call = script.tree.parent(arg)
     handlers: list[cst.CSTNode | None] = []
     if isinstance(call, cst.Call):
         if method_of(call) == "on":

@@ -7,17 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import (
-    Finding,
-    Fix,
-    Form,
-    Frequency,
-    Kind,
-    Rate,
-    Reading,
-    Script,
-    receiver_of,
-)
+from torchlint.api import Finding, Fix, Form, Frequency, Kind, Rate, Reading, Script, receiver_of
 from torchlint_rules.shared.engineoutputs import reads_outputs
 
 _LOG: Final = "log"
@@ -58,8 +48,7 @@ def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
             )
             message = (
                 f"`{script.tree.brief(read.node)}` in `{name}` waits for the device in every "
-                "batch: "
-                f"{cure}"
+                f"batch: {cure}"
             )
             yield Finding(code, script.span(read.node), message, fix)
         for call, shown in _printed(script, function):
@@ -135,7 +124,7 @@ def _is_output(script: Script, read: Reading) -> bool:
 def _logged_by(script: Script, read: Reading) -> cst.Call | None:
     """Return the call of Lightning's `self.log` whose value is what is read."""
     arg = script.tree.parent(read.node)
-    call = script.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+    call = script.tree.taker(read.node)
     if not isinstance(call, cst.Call) or script.loops.owner(call) != "lightning":
         return None
     owner = receiver_of(call, _LOG)

@@ -87,7 +87,7 @@ def _is_looked_at(script: Script, grad: cst.Attribute) -> bool:
     holder = script.tree.parent(grad)
     if isinstance(holder, cst.Attribute):
         return holder.attr.value in _FREE
-    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+    outer = script.tree.taker(grad)
     looks = isinstance(outer, cst.Call) and script.name(outer.func) in _LOOKS
     return looks or isinstance(holder, (cst.Comparison, cst.ComparisonTarget))
 
@@ -153,8 +153,10 @@ def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> cst.Bas
 
 def _runs_each_pass(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
     """Return whether a node of a loop runs in each pass, or of a function that each pass calls."""
-    away = None if script.tree.inside(node, loop.node) else script.scopes.function(node)
-    return script.loops.frequency(node, away) is Frequency.EVERY_PASS
+    if not script.tree.inside(node, loop.node):
+        return script.loops.frequency(node, script.scopes.function(node)) is Frequency.EVERY_PASS
+    every = script.loops.frequency(node) is Frequency.EVERY_PASS
+    return every or script.loops.frequencies.of_one_process(node, loop.node)
 
 
 def _drawn(script: Script, binding: Binding) -> cst.BaseExpression | None:
@@ -172,7 +174,7 @@ def _is_below(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
 def _grown(script: Script, name: cst.Name, loop: Loop, depth: int) -> Shown | None:
     """Return what a name shows if the loop adds read values to it."""
     whole = _whole(script, name)
-    outer = script.tree.parent(script.tree.parent(whole) or whole)
+    outer = script.tree.parent(script.tree.parent(whole))
     if isinstance(outer, cst.Call) and script.name(outer.func) == "builtins.len":
         return None
     if isinstance(whole, cst.Attribute) and whole.attr.value in _COUNTS:

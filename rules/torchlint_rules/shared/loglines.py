@@ -12,10 +12,8 @@ from torchlint_rules.shared.alarms import BOUNDING, reports_alarm
 from torchlint_rules.shared.loggedvalues import Shown, shown
 
 _METHODS: Final = frozenset(
-    (
-        "set_postfix set_postfix_str set_description set_description_str add_scalar add_scalars "
-        "add_histogram add_image info warning log_metric log_metrics scalar_summary"
-    ).split()
+    "set_postfix set_postfix_str set_description set_description_str add_scalar add_scalars "
+    "add_histogram add_image info warning log_metric log_metrics scalar_summary".split()
 )
 _LOGGERS: Final = frozenset(
     "wandb run logger log experiment mlflow writer accelerator fabric tracker neptune".split()
@@ -156,12 +154,9 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
 
 def _is_unseen(script: Script, recorder: cst.BaseExpression) -> bool:
     """Return whether a recorder is of a class of the project that is not in view: it may gate."""
-    bindings = script.functions.attribute(recorder) if type(recorder) is cst.Attribute else ()
-    if isinstance(recorder, cst.Name):
-        bindings = script.scopes.reaching(recorder)
     return any(
         isinstance(each.value, cst.Call) and (script.name(each.value.func) or "").startswith(".")
-        for each in bindings
+        for each in script.functions.bindings(recorder)
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from torchlint.api import Edits, Script
+from torchlint.api import Edits, Script, root_of
 
 
 def renamed(
@@ -20,8 +20,8 @@ def renamed(
         if word is None:
             return None
         return (*word, *_with_keyword(script, call, added))
-    bindings = script.scopes.reaching(func) if isinstance(func, cst.Name) else ()
-    line = bindings[0].node if len(bindings) == 1 else None
+    binding = script.scopes.only(func)
+    line = binding.node
     if not isinstance(line, cst.ImportFrom) or isinstance(line.names, cst.ImportStar):
         return None
     module, _, last = new.rpartition(".")
@@ -36,7 +36,7 @@ def renamed(
         edits = script.edits.replace(line.module, module)
     if last != old:
         edits = (*edits, *script.edits.replace(alias.name, last))
-    for use in script.scopes.uses(bindings[0]):
+    for use in script.scopes.uses(binding):
         caller = script.tree.parent(use)
         if added and not (isinstance(caller, cst.Call) and caller.func is use):
             return None
@@ -52,9 +52,7 @@ def _spelling(script: Script, func: cst.Attribute, new: str) -> Edits | None:
     module, _, last = new.rpartition(".")
     if script.name(func.value) == module:
         return script.edits.replace(func.attr, last)
-    root: cst.BaseExpression = func
-    while isinstance(root, cst.Attribute):
-        root = root.value
+    root = root_of(func)
     known = script.name(root)
     if known is not None and new.startswith(f"{known}."):
         return script.edits.replace(func, script.code(root) + new[len(known) :])

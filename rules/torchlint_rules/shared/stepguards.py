@@ -11,7 +11,6 @@ from torchlint.api import (
     CALLERS,
     TENSORS,
     Frequency,
-    How,
     Loop,
     Rate,
     Reading,
@@ -132,11 +131,8 @@ def _leaves(holder: cst.If, *ways: type[cst.BaseSmallStatement]) -> bool:
 
 def _read_before(script: Script, node: cst.BaseExpression) -> Reading | None:
     """Return the reading that a name holds."""
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-    value = bindings[0].value if len(bindings) == 1 else None
-    if value is None or bindings[0].how is not How.ASSIGN:
-        return None
-    found = next(script.readings.within(value), None)
+    value = script.scopes.only(node).assigned
+    found = next(script.readings.within(value), None) if value is not None else None
     return found if found is not None and found.node is value else None
 
 

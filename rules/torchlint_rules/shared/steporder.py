@@ -194,7 +194,7 @@ def whole(
     if line is None or script.tree.parent(line) is block:
         return line
     suite = script.tree.parent(line)
-    outer = script.tree.parent(suite) if suite is not None else None
+    outer = script.tree.parent(suite)
     alone = isinstance(suite, cst.IndentedBlock) and len(suite.body) == 1
     if isinstance(outer, cst.If) and outer.orelse is None and alone:
         return outer if script.tree.parent(outer) is block else None

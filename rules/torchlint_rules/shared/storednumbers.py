@@ -46,8 +46,7 @@ def holder_on_device(script: Script, read: Reading) -> str | None:
     target = line.targets[0].target
     if not isinstance(target, cst.Subscript) or not isinstance(target.value, cst.Name):
         return None
-    bindings = script.scopes.reaching(target.value)
-    made = bindings[0].value if len(bindings) == 1 else None
+    made = script.scopes.only(target.value).value
     if not isinstance(made, cst.Call) or script.name(made.func) not in _MADE:
         return None
     device = script.calls.at(made).argument("device")

@@ -25,12 +25,7 @@ from torchlint.api import (
     Script,
     Wait,
 )
-from torchlint_rules.shared.deferrable import (
-    DeferrableSum,
-    deferrable_sums,
-    is_shown,
-    named_large,
-)
+from torchlint_rules.shared.deferrable import DeferrableSum, deferrable_sums, is_shown, named_large
 from torchlint_rules.shared.loglines import log_lines
 from torchlint_rules.shared.occasionalreads import occasional_reads
 from torchlint_rules.shared.passwaits import staying
@@ -235,7 +230,7 @@ def _is_bulky(script: Script, wait: Wait) -> bool:
 
 def _is_parameter(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a value is named by a helper, for whatever it gets."""
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    bindings = script.scopes.reaching(node)
     return bool(bindings) and all(isinstance(each.node, cst.Param) for each in bindings)
 
 

@@ -10,16 +10,12 @@ import libcst as cst
 from torchlint.api import Kind, Script
 
 _COPYING: Final = frozenset(
-    (
-        "clone sum mean std var max min argmax argmin item tolist add sub mul div pow sqrt exp log "
-        "abs clamp eq ne gt lt repeat one_hot"
-    ).split()
+    "clone sum mean std var max min argmax argmin item tolist add sub mul div pow sqrt exp log "
+    "abs clamp eq ne gt lt repeat one_hot".split()
 )
 _SHARING: Final = frozenset(
-    (
-        "float long int double half bfloat16 bool to view reshape permute transpose unsqueeze "
-        "squeeze contiguous t flatten type cpu expand narrow"
-    ).split()
+    "float long int double half bfloat16 bool to view reshape permute transpose unsqueeze "
+    "squeeze contiguous t flatten type cpu expand narrow".split()
 )
 _FACTS: Final = frozenset("shape dtype device ndim size dim numel".split())
 _STACKING: Final = frozenset(
@@ -29,10 +25,8 @@ _STACKING: Final = frozenset(
 
 
 _FILLING: Final = frozenset(
-    (
-        "all_reduce broadcast reduce all_gather_into_tensor reduce_scatter_tensor scatter recv "
-        "irecv"
-    ).split()
+    "all_reduce broadcast reduce all_gather_into_tensor reduce_scatter_tensor scatter recv "
+    "irecv".split()
 )
 """The functions of `torch.distributed` that write to a tensor they get."""
 

@@ -132,8 +132,7 @@ class LoaderWithoutWorkers(Rule):
         call, given = data.arguments.call, data.arguments.given(_OPTION)
         message = (
             f"the trainer reads `{script.tree.brief(data.dataset)}` without workers: it waits "
-            "while "
-            f"each batch is loaded; pass {_OPTION}"
+            f"while each batch is loaded; pass {_OPTION}"
         )
         if script.loops.guard.at_import(data.trainer.call):
             return f"{message} and put the training behind {GUARD}, which workers need", None

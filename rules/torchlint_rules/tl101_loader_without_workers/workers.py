@@ -93,7 +93,7 @@ def is_explained(script: Script, loader: Loader) -> bool:
     """
     given = loader.given("num_workers")
     named = given.value if given is not None else None
-    bound = script.scopes.reaching(named) if isinstance(named, cst.Name) else ()
+    bound = script.scopes.reaching(named)
     return _says_why(script, loader.node, given is not None) or any(
         _says_why(script, each.node, True) for each in bound
     )

@@ -9,7 +9,7 @@ import libcst as cst
 from torchlint.api import Edits, Loader, Script
 
 _MODULE: Final = "torch.utils.data"
-_WIDTH: Final = 100
+_REPLACED: Final = ("shuffle", "sampler", "drop_last")
 _WORKERS: Final = "num_workers"
 _OF_WORKERS: Final = (
     "persistent_workers prefetch_factor worker_init_fn timeout multiprocessing_context".split()
@@ -35,13 +35,9 @@ def whole_batches(script: Script, loader: Loader, dataset: cst.BaseExpression) -
     (name, naming), ((batch, order), importing) = named, words
     dropped = loader.given("drop_last")
     drop = script.code(dropped.value) if dropped is not None else "False"
-    sampler = f"sampler={batch}({order.format(name)}, {script.code(size.value)}, drop_last={drop})"
-    gone = [dropped] if dropped is not None else []
-    return (
-        *naming,
-        *importing,
-        *_arguments(script, loader, size, sampler, [*gone, *_workers(loader)]),
-    )
+    sampler = f"{batch}({order.format(name)}, {script.code(size.value)}, drop_last={drop})"
+    arguments = _arguments(script, loader, size, sampler)
+    return (*naming, *importing, *arguments) if arguments is not None else None
 
 
 def _workers(loader: Loader) -> list[cst.Arg]:
@@ -113,89 +109,12 @@ def _words(script: Script, loader: Loader) -> tuple[tuple[str, str], Edits] | No
     return (word["BatchSampler"], order), found[1]
 
 
-def _arguments(
-    script: Script, loader: Loader, size: cst.Arg, sampler: str, gone: list[cst.Arg]
-) -> Edits:
+def _arguments(script: Script, loader: Loader, size: cst.Arg, sampler: str) -> Edits | None:
     """Return the edits of the arguments: add a sampler, drop the ones it replaces."""
-    shuffle, own = loader.given("shuffle"), loader.given("sampler")
-    place = own or shuffle
-    if own is not None and shuffle is not None:
-        gone = [*gone, shuffle]
-    edits: Edits = ()
-    for arg in gone:
-        edits = (*edits, *_without(script, loader.node, arg))
-    start = script.span(size).start
-    rewrite = script.edits
-    column = _column(script, loader, place or size, sampler, [*gone, *([place] if place else [])])
-    sampler = _folded(column, sampler)
-    arguments = [arg for arg in loader.node.args if arg not in gone]
-    if column:
-        edits = (*edits, *_next_line(script, arguments, place or size, column))
-    if place is None:
-        alone = not script.tree.source.text[rewrite.line_start(start) : start].strip()
-        line = f"{rewrite.newline}{rewrite.indent_of(size)}" if alone else " "
-        gap = column or line
-        return (*edits, *rewrite.replace(size.value, f"None,{gap}{sampler}"))
-    at = list(loader.node.args).index(place)
-    first, last = script.span(place).start, script.span(place.value).end
-    if column and at:
-        before = script.span(loader.node.args[at - 1].value).end
-        moved = rewrite.delete(before, last), rewrite.insert(last, f",{column}{sampler}")
-        made: Edits = tuple(each for edit in moved for each in edit)
-    else:
-        made = (*rewrite.delete(first, last), *rewrite.insert(last, sampler))
-    return (*edits, *rewrite.replace(size.value, "None"), *made)
-
-
-def _next_line(script: Script, arguments: list[cst.Arg], place: cst.Arg, column: str) -> Edits:
-    """Start the line after a multi-line sampler with the following text."""
-    at = arguments.index(place) + 1
-    if at == len(arguments):
-        return ()
-    end, start = script.span(place.value).end, script.span(arguments[at]).start
-    between = script.tree.source.text[end:start]
-    if between.strip() != "," or "\n" in between:
-        return ()
-    comma = end + between.index(",") + 1
-    return (*script.edits.delete(comma, start), *script.edits.insert(start, column))
-
-
-def _without(script: Script, call: cst.Call, arg: cst.Arg) -> Edits:
-    at = list(call.args).index(arg)
-    if at:
-        before = script.span(call.args[at - 1].value).end
-        if "#" not in script.tree.source.text[before : script.span(arg).start]:
-            return script.edits.delete(before, script.span(arg.value).end)
-    return script.edits.without_argument(call, arg)
-
-
-def _column(
-    script: Script, loader: Loader, place: cst.Arg, sampler: str, gone: list[cst.Arg]
-) -> str:
-    """Return a line break before the sampler if the line of `place` would become too long."""
-    rewrite = script.edits
-    starts = [script.span(arg).start for arg in loader.node.args]
-    line = rewrite.line_start(script.span(place).start)
-    first = next(start for start in starts if rewrite.line_start(start) == line)
-    width = rewrite.line_end(first) - line + len(sampler)
-    for arg, start in zip(loader.node.args, starts, strict=True):
-        if rewrite.line_start(start) == line:
-            if arg in gone:
-                width -= script.span(arg.value).end - start + (0 if arg is place else 2)
-            elif isinstance(arg.value, cst.Call) and arg is loader.given("dataset"):
-                width -= len(script.code(arg.value)) - len("train_dataset")
-    if width <= _WIDTH or (first == script.span(place).start and place in gone):
-        return ""
-    head = script.tree.source.text[line:first]
-    white = head[: len(head) - len(head.lstrip())]
-    return rewrite.newline + (white if "\t" in head else " " * len(head))
-
-
-def _folded(column: str, sampler: str) -> str:
-    """Break a sampler after its first argument if it is too long for one line."""
-    if not column or len(column) + len(sampler) <= _WIDTH or "\t" in column:
-        return sampler
-    head, _, tail = sampler.rpartition(", drop_last=")
-    order, _, size = head.rpartition(", ")
-    indent = column + " " * (sampler.index("(") + 1)
-    return f"{order},{indent}{size}, drop_last={tail}"
+    given = (loader.given(name) for name in _REPLACED)
+    gone = [*filter(None, given), *_workers(loader)]
+    removed = script.edits.without_arguments(loader.node, gone)
+    if removed is None:
+        return None
+    added = script.edits.with_keyword(loader.node, "sampler", sampler)
+    return (*script.edits.replace(size.value, "None"), *removed, *added)

@@ -101,19 +101,19 @@ def _is_number(script: Script, node: cst.BaseExpression) -> bool:
 
 def _named(script: Script, name: cst.Name, depth: int) -> Made | None:
     """Return what a name holds that the same pass assigns, if nothing writes into it."""
-    bindings = script.scopes.reaching(name)
-    if len(bindings) != 1 or bindings[0].how is not How.ASSIGN or bindings[0].value is None:
+    binding = script.scopes.only(name)
+    if binding.how is not How.ASSIGN or binding.value is None:
         return None
-    line = bindings[0].node
+    line = binding.node
     if script.loops.batch_loop(line) is not script.loops.batch_loop(name):
         return None
     home = script.scopes.home(name)
     if script.scopes.home(line) is not home:
         return None
-    uses = script.scopes.uses(bindings[0], home)
+    uses = script.scopes.uses(binding, home)
     if any(_is_filled(script, each) or _is_looked_at(script, each) for each in uses):
         return None
-    return computed(script, bindings[0].value, depth - 1)
+    return computed(script, binding.value, depth - 1)
 
 
 def _is_filled(script: Script, use: cst.Name) -> bool:

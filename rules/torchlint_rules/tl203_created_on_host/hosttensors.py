@@ -13,10 +13,8 @@ _DRAWING: Final = frozenset("uniform_ normal_ random_ bernoulli_ exponential_".s
 _DRAWN: Final = frozenset({"sample", "rsample"})
 """What draws from a distribution, where its parameters are."""
 _KEEPING: Final = frozenset(
-    (
-        "view reshape unsqueeze squeeze expand repeat permute transpose t flatten long int float "
-        "double half bool bfloat16 fill_ zero_ contiguous type"
-    ).split()
+    "view reshape unsqueeze squeeze expand repeat permute transpose t flatten long int float "
+    "double half bool bfloat16 fill_ zero_ contiguous type".split()
 )
 _INNER: Final = ("torch.tril", "torch.triu", "torch.autograd.Variable")
 _PINNING_DOWN: Final = frozenset("device out generator pin_memory requires_grad layout".split())

@@ -106,27 +106,20 @@ def _taken_along(script: Script, site: CallSite) -> cst.BaseExpression | None:
 
 def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
     """Return the line of the same block that creates the moved tensor, if nothing else reads it."""
-    bindings = script.scopes.reaching(moved) if isinstance(moved, cst.Name) else ()
-    line = bindings[0].node if len(bindings) == 1 else None
-    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+    line, last = script.scopes.line_for(moved), script.tree.statement(moved)
+    if line is None or not isinstance(last, cst.SimpleStatementLine):
         return None
-    if not isinstance(line.targets[0].target, cst.Name):
-        return None
-    first, last = script.tree.statement(line), script.tree.statement(moved)
-    block = script.tree.parent(first)
-    home = script.scopes.home(line)
-    if block is not script.tree.parent(last) or not isinstance(last, cst.SimpleStatementLine):
-        return None
-    return line if list(script.scopes.uses(bindings[0], home)) == [moved] else None
+    block = script.tree.parent(script.tree.statement(line))
+    return line if block is script.tree.parent(last) else None
 
 
 def _moved_under_guard(script: Script, call: cst.Call) -> cst.Assign | None:
     """Return the line that creates what a branch moves (`if cuda: x = x.cuda()`), read after it."""
     func, small = cst.ensure_type(call.func, cst.Attribute), script.tree.parent(call)
     moved, suite = func.value, script.tree.parent(script.tree.statement(call))
-    branch = script.tree.parent(suite) if suite is not None else None
-    bindings = script.scopes.reaching(moved) if isinstance(moved, cst.Name) else ()
-    line = bindings[0].node if len(bindings) == 1 else None
+    branch = script.tree.parent(suite)
+    binding = script.scopes.only(moved)
+    line = binding.node
     if not isinstance(line, cst.Assign) or not isinstance(small, cst.Assign):
         return None
     if len(line.targets) != 1 or script.code(small.targets[0].target) != script.code(moved):
@@ -135,7 +128,7 @@ def _moved_under_guard(script: Script, call: cst.Call) -> cst.Assign | None:
         return None
     if script.tree.parent(branch) is not script.tree.parent(script.tree.statement(line)):
         return None
-    uses = script.scopes.uses(bindings[0], script.scopes.home(line))
+    uses = script.scopes.uses(binding, script.scopes.home(line))
     at = script.tree.order(moved)
     return line if all(script.tree.order(use) >= at for use in uses) else None
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import TENSORS, Frequency, How, Kind, Role, Script, receiver_of
+from torchlint.api import TENSORS, Frequency, How, Kind, Role, Script, receiver_of, root_of
 from torchlint_rules.tl209_python_loop_over_tensor.elements import (
     elementwise,
     is_surely_tensor,
@@ -51,15 +51,16 @@ def entry_reads(script: Script) -> Iterator[tuple[cst.CSTNode, cst.BaseExpressio
     """Yield what waits for one entry of a tensor in a comprehension, with the tensor."""
     for node in (*script.tree.all(cst.ListComp), *script.tree.all(cst.GeneratorExp)):
         part = node.for_in
-        entries = _entries(script, part.target, part.iter)
-        if not entries or part.inner_for_in is not None or not script.loops.each_step(node):
+        nested = part.inner_for_in is not None
+        if nested or _is_short(script, part) or not script.loops.each_step(node):
             continue
         waits = [*script.tree.within(node.elt, cst.Call), *(each.test for each in part.ifs)]
         waits += [each.test for each in script.tree.within(node.elt, cst.IfExp)]
         for wait in waits:
-            name = _waited_for(wait, entries)
-            if name is not None and _may_wait(script, entries[name]):
-                yield wait, entries[name]
+            tensors = (_whole(script, side, part) for side in _waited_for(script, wait))
+            tensor = next((each for each in tensors if each is not None), None)
+            if tensor is not None and _may_wait(script, tensor):
+                yield wait, tensor
                 break
 
 
@@ -79,23 +80,34 @@ def _entries(
     return {one.value.value: arg.value for one, arg in pairs if isinstance(one.value, cst.Name)}
 
 
-def _waited_for(wait: cst.CSTNode, entries: dict[str, cst.BaseExpression]) -> str | None:
-    """Return the name whose number `name.item()` or a comparison with it needs."""
+def _whole(
+    script: Script, entry: cst.BaseExpression, part: cst.CompFor
+) -> cst.BaseExpression | None:
+    """Return the tensor of which a comprehension takes an entry, by name or by a range's index."""
+    if isinstance(entry, cst.Name):
+        return _entries(script, part.target, part.iter).get(entry.value)
+    if not isinstance(entry, cst.Subscript) or not _is_range(script, part):
+        return None
+    root, indices = _taken_apart(entry)
+    return root if script.code(part.target) in indices else None
+
+
+def _waited_for(script: Script, wait: cst.CSTNode) -> list[cst.BaseExpression]:
+    """Return the values of which `x.item()`, `int(x)` or a comparison needs the number."""
     if isinstance(wait, cst.Call):
         read = receiver_of(wait, "item") if not wait.args else None
-        sides = [read] if read is not None else []
-    elif isinstance(wait, cst.Comparison) and len(wait.comparisons) == 1:
-        (other,) = wait.comparisons
-        if isinstance(other.operator, (cst.Is, cst.IsNot, cst.In, cst.NotIn)):
-            return None
-        sides = [wait.left, other.comparator]
-    else:
-        return None
-    names = (side.value for side in sides if isinstance(side, cst.Name))
-    return next((name for name in names if name in entries), None)
+        if len(wait.args) == 1 and script.name(wait.func) in ("builtins.int", "builtins.float"):
+            read = wait.args[0].value
+        return [read] if read is not None else []
+    if not isinstance(wait, cst.Comparison) or len(wait.comparisons) != 1:
+        return []
+    (other,) = wait.comparisons
+    if isinstance(other.operator, (cst.Is, cst.IsNot, cst.In, cst.NotIn)):
+        return []
+    return [wait.left, other.comparator]
 
 
-def _is_range(script: Script, loop: cst.For) -> bool:
+def _is_range(script: Script, loop: cst.For | cst.CompFor) -> bool:
     return isinstance(loop.iter, cst.Call) and script.name(loop.iter.func) == "builtins.range"
 
 
@@ -127,9 +139,7 @@ def element_reads(
             yield loop, node, tensor
 
 
-def _waits_for_elements(
-    script: Script,
-) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+def _waits_for_elements(script: Script) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
     """Yield what reads a number that may be an element of a tensor, with the element."""
     for site in script.calls.of_methods("item"):
         if not site.node.args:
@@ -179,14 +189,14 @@ def _element_of(
 
 def _walked(script: Script, target: cst.Name) -> cst.BaseExpression | None:
     """Return the iterated expression that assigns a name its items."""
-    bindings = script.scopes.reaching(target)
-    if len(bindings) != 1 or bindings[0].how is not How.LOOP or bindings[0].value is None:
+    binding = script.scopes.only(target)
+    if binding.how is not How.LOOP or binding.value is None:
         return None
-    source, path = script.values.iteration.source(bindings[0].value, bindings[0].path)
+    source, path = script.values.iteration.source(binding.value, binding.path)
     return source if not path else None
 
 
-def _is_short(script: Script, loop: cst.For) -> bool:
+def _is_short(script: Script, loop: cst.For | cst.CompFor) -> bool:
     """Return whether a loop has few iterations, or does not index a tensor."""
     drawn = loop.iter
     if isinstance(drawn, (cst.List, cst.Tuple)):
@@ -199,12 +209,10 @@ def _is_short(script: Script, loop: cst.For) -> bool:
 
 def _is_fixed(script: Script, root: cst.BaseExpression, loop: cst.For) -> bool:
     """Return whether a tensor exists before the loop over it."""
-    name: cst.BaseExpression = root
-    while isinstance(name, cst.Attribute):
-        name = name.value
-    if not isinstance(name, cst.Name):
-        return False
-    return all(not script.tree.inside(each.node, loop) for each in script.scopes.reaching(name))
+    name = root_of(root)
+    return isinstance(name, cst.Name) and all(
+        not script.tree.inside(each.node, loop) for each in script.scopes.reaching(name)
+    )
 
 
 def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
@@ -218,13 +226,12 @@ def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
         return False
     function = script.scopes.function(tensor)
     owner = script.scopes.class_of(tensor)
-    bindings = script.scopes.reaching(tensor)
+    binding = script.scopes.only(tensor)
     return (
         function is not None
         and owner is not None
         and function.name.value == "forward"
-        and len(bindings) == 1
-        and bindings[0].how is How.PARAMETER
+        and binding.how is How.PARAMETER
     )
 
 

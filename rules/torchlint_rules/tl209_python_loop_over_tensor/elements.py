@@ -9,16 +9,12 @@ import libcst as cst
 from torchlint.api import TENSORS, How, Script, method_of, receiver_of
 
 _POINTWISE: Final = frozenset(
-    (
-        "abs exp log log2 log10 log1p expm1 sqrt rsqrt square pow sin cos tan tanh sigmoid relu "
-        "float double detach neg reciprocal clone"
-    ).split()
+    "abs exp log log2 log10 log1p expm1 sqrt rsqrt square pow sin cos tan tanh sigmoid relu "
+    "float double detach neg reciprocal clone".split()
 )
 _TENSORS_ONLY: Final = frozenset(
-    (
-        "argmax argmin eq ne gt lt ge le abs detach squeeze unsqueeze flatten softmax log_softmax "
-        "sigmoid square clamp masked_fill masked_select index_select gather"
-    ).split()
+    "argmax argmin eq ne gt lt ge le abs detach squeeze unsqueeze flatten softmax log_softmax "
+    "sigmoid square clamp masked_fill masked_select index_select gather".split()
 )
 ARITHMETIC: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.Power)
 

@@ -29,10 +29,8 @@ _REDUCTIONS: Final = {
     "builtins.sum": "sum(0)", "builtins.max": "max()", "builtins.min": "min()",
 }  # fmt: skip
 _LAYERS: Final = frozenset(
-    (
-        "Linear Bilinear Embedding ReLU GELU SiLU Sigmoid Tanh LeakyReLU ELU Softplus LayerNorm "
-        "Identity Hardswish Mish"
-    ).split()
+    "Linear Bilinear Embedding ReLU GELU SiLU Sigmoid Tanh LeakyReLU ELU Softplus LayerNorm "
+    "Identity Hardswish Mish".split()
 )
 _WHOLE: Final = ("torch.nn.RNN", "torch.nn.LSTM", "torch.nn.GRU")
 _CELLS: Final = {f"{name}Cell": name for name in _WHOLE}

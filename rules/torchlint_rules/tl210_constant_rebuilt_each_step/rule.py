@@ -66,8 +66,7 @@ class ConstantRebuiltEachStep(Rule):
                 continue
             message = (
                 f"`{script.tree.brief(whole)}` is the same in every step, and each step rebuilds "
-                "it; "
-                f"{_advice(script, whole)}"
+                f"it; {_advice(script, whole)}"
             )
             notes = script.loops.repetition.notes_on_callers(whole)
             found = Finding(self.code, script.span(whole), message, None, notes)
@@ -160,7 +159,7 @@ def _whole(script: Script, node: cst.BaseExpression) -> cst.BaseExpression:
     """Return the expression around a constant that only reshapes, casts, masks or moves it."""
     while True:
         holder = script.tree.parent(node)
-        outer = script.tree.parent(holder) if holder is not None else None
+        outer = script.tree.parent(holder)
         if (
             isinstance(holder, cst.Attribute)
             and isinstance(outer, cst.Call)

@@ -37,7 +37,8 @@ class FullPrecisionTraining(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the forward pass of every step that runs in float32."""
         for trainer in trainers_in_float32(script):
-            if not script.program.purpose.is_test(trainer) and not _keeps_to_float32(script):
+            around = script.around(trainer)
+            if not script.program.purpose.is_test(trainer) and not _keeps_to_float32(around):
                 message = (
                     f"`{script.code(trainer.func)}` trains in float32; pass "
                     '`precision="bf16-mixed"` to use tensor cores'
@@ -47,7 +48,7 @@ class FullPrecisionTraining(Rule):
         if not may_be_cuda(script):
             return
         for step in script.loops.steps.all:
-            if _is_plain(script, step) and not _keeps_to_float32(script.around(step)):
+            if _is_plain(script, step) and not _keeps_to_float32(script.around(step.backward)):
                 yield _finding(self.code, script, step)
 
 
@@ -127,7 +128,7 @@ def _finding(code: str, script: Script, step: Step) -> Finding:
         f"`{named}` trains in float32; wrap forward and loss in bfloat16 `autocast` to use "
         "tensor cores"
     )
-    parallel = next(iter(script.around(step).calls.of(_PARALLEL)), None)
+    parallel = next(iter(script.around(step.backward).calls.of(_PARALLEL)), None)
     notes: tuple[Note, ...] = ()
     fix = None
     if parallel is not None:

@@ -199,7 +199,7 @@ class _Reader:
     def _summed(self, value: cst.BaseExpression) -> tuple[cst.Call, str, bool] | None:
         """Return the sum of a tensor along one dimension, and whether the dimension is kept."""
         holder = self.script.tree.parent(value)
-        call = self.script.tree.parent(holder) if holder is not None else None
+        call = self.script.tree.parent(holder)
         if not isinstance(call, cst.Call) or word_of(call) != "sum":
             return None
         if isinstance(holder, cst.Attribute) and call.func is holder:
@@ -313,7 +313,7 @@ class _Reader:
     def _applied(self, node: cst.BaseExpression, word: str) -> cst.Call | None:
         """Return the call that applies a function or method to a node and nothing else."""
         holder = self.script.tree.parent(node)
-        call = self.script.tree.parent(holder) if holder is not None else None
+        call = self.script.tree.parent(holder)
         made = self._of(call)
         if not isinstance(call, cst.Call) or made is None:
             return None
@@ -464,9 +464,7 @@ def _near(number: float, wanted: float) -> bool:
 
 def _times(first: _Product, second: _Product) -> _Product:
     return _Product(
-        first.number * second.number,
-        [*first.tops, *second.tops],
-        [*first.bottoms, *second.bottoms],
+        first.number * second.number, [*first.tops, *second.tops], [*first.bottoms, *second.bottoms]
     )
 
 
@@ -474,7 +472,5 @@ def _over(first: _Product, second: _Product) -> _Product:
     if not second.number:
         return _Product(math.nan)
     return _Product(
-        first.number / second.number,
-        [*first.tops, *second.bottoms],
-        [*first.bottoms, *second.tops],
+        first.number / second.number, [*first.tops, *second.bottoms], [*first.bottoms, *second.tops]
     )

@@ -10,7 +10,6 @@ import libcst as cst
 from torchlint.api import (
     Binding,
     Frame,
-    How,
     Invariance,
     Kind,
     Role,
@@ -133,7 +132,7 @@ def _bindings(script: Script, target: cst.BaseExpression) -> list[Binding]:
     if not isinstance(target, cst.Attribute) or script.kind(target.value) is not Kind.MODULE:
         return []
     owner = script.scopes.class_of(target)
-    if owner is None or not _is_self(script, target.value):
+    if owner is None or not script.functions.is_self(target.value):
         return []
     word = target.attr.value
     return [
@@ -142,16 +141,6 @@ def _bindings(script: Script, target: cst.BaseExpression) -> list[Binding]:
         for name in (f"self.{word}", word)
         for each in script.scopes.scope_at(line).bindings.get(name, ())
     ]
-
-
-def _is_self(script: Script, node: cst.BaseExpression) -> bool:
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-    return any(
-        each.how is How.PARAMETER
-        and isinstance(each.node, cst.Param)
-        and script.functions.owner_of_self(each.node) is not None
-        for each in bindings
-    )
 
 
 def _is_list(script: Script, target: cst.BaseExpression) -> bool:
@@ -237,5 +226,5 @@ def _guarded(
 
 def _is_in_math(script: Script, node: cst.CSTNode) -> bool:
     """Return whether a number is given to a function of `math`, for which it must be known."""
-    call = script.tree.parent(script.tree.parent(node) or node)
+    call = script.tree.parent(script.tree.parent(node))
     return isinstance(call, cst.Call) and (script.name(call.func) or "").startswith("math.")

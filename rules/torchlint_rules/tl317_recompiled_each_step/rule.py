@@ -25,9 +25,8 @@ class RecompiledEachStep(Rule):
             return
         for found in changes(script):
             message = (
-                f"`{script.tree.brief(found.node)}` makes torch compile "
-                f"`{_named(script, found)}` again "
-                f"in every step, and run it uncompiled after 8 times: {_CURES[found.kind]}"
+                f"`{script.tree.brief(found.node)}` makes torch compile `{_named(script, found)}` "
+                f"again in every step, and run it uncompiled after 8 times: {_CURES[found.kind]}"
             )
             notes = (Note(script.span(found.frame.compilation.node), "it is compiled here"),)
             yield Finding(self.code, script.span(found.node), message, _fix(script, found), notes)

@@ -18,6 +18,7 @@ from torchlint.api import (
     Script,
     method_of,
     receiver_of,
+    root_of,
 )
 
 TENSORS: Final = frozenset(
@@ -30,11 +31,9 @@ _FIRST: Final = re.compile(r"(?:\w*_)?(?:first|start|init|begin)(?:_\w*)?", re.I
 _FEW: Final = 8
 _PASSING: Final = frozenset("cpu cuda to detach float half double long int numpy clone".split())
 _VIEWS: Final = frozenset(
-    (
-        "unsqueeze squeeze view view_as reshape reshape_as permute transpose t flatten unflatten "
-        "expand expand_as detach to cpu float double half long int bool type type_as contiguous "
-        "requires_grad_ movedim swapaxes numpy"
-    ).split()
+    "unsqueeze squeeze view view_as reshape reshape_as permute transpose t flatten unflatten "
+    "expand expand_as detach to cpu float double half long int bool type type_as contiguous "
+    "requires_grad_ movedim swapaxes numpy".split()
 )
 _SLICES: Final = frozenset("narrow select chunk split unbind".split())
 _SAME: Final = frozenset(
@@ -189,15 +188,9 @@ def _chosen_inside(script: Script, target: cst.BaseExpression, loop: cst.For | c
     return any(
         script.tree.inside(binding.node, loop)
         for name in script.tree.within(target, cst.Name)
-        if name is not _root(target) and script.scopes.reads(name)
+        if name is not root_of(target, items=True) and script.scopes.reads(name)
         for binding in script.scopes.reaching(name)
     )
-
-
-def _root(node: cst.BaseExpression) -> cst.BaseExpression:
-    while isinstance(node, (cst.Subscript, cst.Attribute)):
-        node = node.value
-    return node
 
 
 def _uses(
@@ -208,14 +201,14 @@ def _uses(
     Comparisons with None do not read the tensor.
     """
     text, starts_inside = script.code(target), False
-    root = _root(target)
+    root = root_of(target, items=True)
     if isinstance(root, cst.Name) and root is not target:
         if any(script.tree.inside(b.node, loop) for b in script.scopes.reaching(root)):
             return None
     for use in script.tree.within(loop, type(target)):
         if script.code(use) != text or use is target:
             continue
-        line = _line(script, use)
+        line = script.tree.smallest_statement(use)
         if isinstance(line, cst.Assign) and _grows_too(script, line, use, text):
             continue
         if _is_start(script, use, assign, text):
@@ -227,12 +220,6 @@ def _uses(
     if isinstance(target, cst.Attribute) and _read_by_callees(script, loop, text):
         return None
     return starts_inside
-
-
-def _line(script: Script, node: cst.CSTNode) -> cst.CSTNode | None:
-    return next(
-        (o for o in script.tree.ancestors(node) if isinstance(o, cst.BaseSmallStatement)), None
-    )
 
 
 def _grows_too(script: Script, line: cst.Assign, use: cst.CSTNode, text: str) -> bool:
@@ -248,7 +235,7 @@ def _grows_too(script: Script, line: cst.Assign, use: cst.CSTNode, text: str) ->
     element = script.tree.parent(use)
     if isinstance(element, cst.Comparison):
         return _is_asked_for(script, use)
-    holder = script.tree.parent(element) if element is not None else None
+    holder = script.tree.parent(element)
     call = script.tree.parent(holder) if isinstance(holder, (cst.List, cst.Tuple)) else element
     if isinstance(call, cst.Arg):
         call = script.tree.parent(call)
@@ -272,7 +259,7 @@ def _is_asked_for(script: Script, use: cst.CSTNode) -> bool:
 
 def _is_start(script: Script, use: cst.CSTNode, growth: cst.Assign, text: str) -> bool:
     """Return whether a use is the target in the branch for all iterations but the first."""
-    line = script.tree.parent(script.tree.parent(use) or use)
+    line = script.tree.parent(script.tree.parent(use))
     if not isinstance(line, cst.Assign) or len(line.targets) != 1:
         return False
     if line.targets[0].target is not use:

@@ -89,11 +89,11 @@ def _is_product(script: Script, call: cst.Call) -> bool:
 def _one_hot(script: Script, node: cst.BaseExpression) -> cst.Call | None:
     """Return the call of `one_hot` behind an expression, through casts and names."""
     if isinstance(node, cst.Name):
-        bindings = script.scopes.reaching(node)
-        if len(bindings) != 1 or bindings[0].how is not How.ASSIGN or bindings[0].value is None:
+        binding = script.scopes.only(node)
+        if binding.how is not How.ASSIGN or binding.value is None:
             return None
-        filled = scattered_later(script, node, bindings[0])
-        return filled or script.answer(_one_hot, bindings[0].value, None)
+        filled = scattered_later(script, node, binding)
+        return filled or script.answer(_one_hot, binding.value, None)
     if not isinstance(node, cst.Call):
         return None
     if script.name(node.func) == _ONE_HOT:

@@ -10,7 +10,6 @@ import libcst as cst
 from torchlint.api import Edits, Kind, Loop, Role, Schedule, SchedulerStep, Script, State
 from torchlint_rules.shared.steporder import is_now_and_then, line_of, sure_steps
 
-_PER_BATCH: Final = frozenset("OneCycleLR CyclicLR".split())
 _TOTALS: Final = {
     "CosineAnnealingLR": "T_max",
     "PolynomialLR": "total_iters",
@@ -114,7 +113,7 @@ def _into_batches(script: Script, step: SchedulerStep, around: Loop) -> Edits | 
     if line is None or len(updates) != 1 or updates[0].at is not updates[0].call:
         return None
     place = line_of(script, updates[0].call)
-    block = script.tree.parent(place) if place is not None else None
+    block = script.tree.parent(place)
     if place is None or not isinstance(block, cst.IndentedBlock):
         return None
     behind = block.body[block.body.index(place) + 1 :]

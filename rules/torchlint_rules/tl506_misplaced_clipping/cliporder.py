@@ -73,7 +73,7 @@ def misplaced(script: Script, clip: Clip) -> Edits | None:
     if step.at is not step.call or stepped is None or script.kind(stepped) is Kind.SCALER:
         return None
     place = line_of(script, step.call)
-    block = script.tree.parent(place) if place is not None else None
+    block = script.tree.parent(place)
     if place is None or not isinstance(block, cst.IndentedBlock):
         return None
     line = whole(script, clip.call, block)

@@ -12,7 +12,6 @@ from torchlint.api import (
     Edits,
     Finding,
     Fix,
-    How,
     Impact,
     Kind,
     Rule,
@@ -260,10 +259,8 @@ def _used_up(script: Script, call: cst.Call) -> tuple[cst.Name, cst.Assign] | No
     given = call.args[0].value if call.args else None
     if not isinstance(given, cst.Name):
         return None
-    bindings = script.scopes.reaching(given)
-    if len(bindings) != 1 or bindings[0].how is not How.ASSIGN:
-        return None
-    line, value = bindings[0].node, bindings[0].value
+    binding = script.scopes.only(given)
+    line, value = binding.node, binding.value
     if (
         not isinstance(line, cst.Assign)
         or not isinstance(value, cst.Call)
@@ -276,7 +273,7 @@ def _used_up(script: Script, call: cst.Call) -> tuple[cst.Name, cst.Assign] | No
         return None
     if any(not script.tree.inside(line, loop.node) for loop in script.loops.around(call)):
         return given, line
-    uses = [use for use in script.scopes.uses(bindings[0]) if use is not given]
+    uses = [use for use in script.scopes.uses(binding) if use is not given]
     first = [use for use in uses if script.tree.order(use) < script.tree.order(given)]
     return (
         (given, line)

@@ -94,7 +94,7 @@ def _is_picked(node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
 
 def _is_copied(script: Script, node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
     """Return whether a name holds a parameter, perhaps in another type or on another device."""
-    bindings = script.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+    bindings = script.scopes.reaching(node)
     values = [each.value for each in bindings]
     moved = (each if each is None else receiver_of(each, "to") or each for each in values)
     own = cst.ensure_type(node, cst.Name).value if values else ""

@@ -21,11 +21,9 @@ from torchlint.api import (
 )
 
 _OTHER_RUNS: Final = frozenset(
-    (
-        "fold folds kfold split splits run runs trial trials seed seeds task tasks client clients "
-        "phase phases stage stages lr lrs rate rates config configs grid restart restarts cycle "
-        "round rounds model models net nets"
-    ).split()
+    "fold folds kfold split splits run runs trial trials seed seeds task tasks client clients "
+    "phase phases stage stages lr lrs rate rates config configs grid restart restarts cycle "
+    "round rounds model models net nets".split()
 )
 _AFRESH: Final = frozenset(
     "reset_parameters load_state_dict apply reset init_weights deepcopy reinit initialize".split()
@@ -76,7 +74,7 @@ def _moved(script: Script, call: cst.Call) -> cst.BaseExpression:
     node: cst.BaseExpression = call
     while True:
         outer = script.tree.parent(node)
-        around = script.tree.parent(outer) if outer is not None else None
+        around = script.tree.parent(outer)
         if not isinstance(outer, cst.Attribute) or outer.attr.value not in _MOVES:
             return node
         if not isinstance(around, cst.Call) or around.func is not outer:

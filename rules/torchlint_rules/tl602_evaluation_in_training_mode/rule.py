@@ -20,15 +20,14 @@ from torchlint.api import (
     Rule,
     Script,
     Span,
+    root_of,
 )
 from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
 
 DELIBERATE: Final = frozenset(
-    (
-        "mc mcdropout montecarlo dropout bayes bayesian uncertainty stochastic bn swa adapt "
-        "adaptation calibrate calibration recalibrate temperature tent generator discriminator "
-        "gan netg netd"
-    ).split()
+    "mc mcdropout montecarlo dropout bayes bayesian uncertainty stochastic bn swa adapt "
+    "adaptation calibrate calibration recalibrate temperature tent generator discriminator "
+    "gan netg netd".split()
 )
 BECAUSE: Final = "the measured numbers change: dropout off, batch norm by its running statistics"
 
@@ -82,9 +81,7 @@ class EvaluationInTrainingMode(Rule):
             yield Finding(self.code, script.span(call), message)
 
 
-def _in_training(
-    script: Script,
-) -> Iterator[tuple[list[Evaluation], list[cst.BaseExpression]]]:
+def _in_training(script: Script) -> Iterator[tuple[list[Evaluation], list[cst.BaseExpression]]]:
     """Yield networks in training mode with everything that one function evaluates of them."""
     found: dict[tuple[int | str, ...], tuple[list[Evaluation], list[cst.BaseExpression]]] = {}
     for evaluation in script.evaluations.all:
@@ -116,9 +113,7 @@ def _is_one_of_several_given(
     function = evaluation.function
     if function is None or script.functions.callers(function):
         return False
-    root = network
-    while isinstance(root, cst.Attribute):
-        root = root.value
+    root = root_of(network)
     return isinstance(root, cst.Name) and any(
         any(name.value == root.value for name in script.tree.within(loop.target, cst.Name))
         and any(

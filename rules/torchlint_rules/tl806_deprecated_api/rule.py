@@ -109,10 +109,7 @@ class DeprecatedApi(Rule):
         ):
             return
         message = f"`{_PINNED_FOR}` is ignored since torch 2.9, which pins for the device in use"
-        edits, title = (
-            script.edits.without_argument(site.node, given),
-            f"Remove `{_PINNED_FOR}`",
-        )
+        edits, title = (script.edits.without_argument(site.node, given), f"Remove `{_PINNED_FOR}`")
         doubt = script.program.target.doubt((2, 9))
         if doubt and not site.argument(_PINNED_FOR).equals("cuda"):
             fix = Fix.unsafe(title, edits, because=f"that {doubt}")

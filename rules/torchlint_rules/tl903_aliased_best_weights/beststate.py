@@ -26,6 +26,5 @@ def stays(script: Script, line: cst.Assign, bound: Binding, loop: Loop, use: cst
 
 def is_saved(script: Script, use: cst.Name) -> bool:
     """Return whether a use passes its value to `torch.save`."""
-    holder = script.tree.parent(use)
-    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+    outer = script.tree.taker(use)
     return isinstance(outer, cst.Call) and script.name(outer.func) == "torch.save"

@@ -18,6 +18,7 @@ from torchlint.api import (
     Script,
     method_of,
     receiver_of,
+    root_of,
 )
 from torchlint_rules.tl903_aliased_best_weights.beststate import is_saved, stays
 
@@ -200,10 +201,7 @@ def _kept_beside(script: Script, line: cst.Assign) -> set[str]:
 
 def _training(script: Script, line: cst.Assign, owner: cst.BaseExpression) -> Loop | None:
     """Return the loop around a line that trains a network built before the loop."""
-    root: cst.BaseExpression = owner
-    while isinstance(root, cst.Attribute):
-        root = root.value
-    bindings = script.scopes.reaching(root) if isinstance(root, cst.Name) else ()
+    bindings = script.scopes.reaching(root_of(owner))
     for loop in script.loops.around(line):
         trains = loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or (
             isinstance(loop.node, cst.For)
@@ -290,12 +288,8 @@ def _is_of_torch(script: Script, value: cst.BaseExpression) -> bool:
 
 def _copied(script: Script, value: cst.BaseExpression, word: str) -> Edits:
     """Return the edits that copy a value deeply and remove a shallow copy around it."""
-    holder = script.tree.parent(value)
-    outer = script.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+    outer = script.tree.taker(value)
     if isinstance(outer, cst.Call) and script.name(outer.func) == "copy.copy":
         return script.edits.replace(outer.func, word)
     span = script.span(value)
-    return (
-        *script.edits.insert(span.start, f"{word}("),
-        *script.edits.insert(span.end, ")"),
-    )
+    return (*script.edits.insert(span.start, f"{word}("), *script.edits.insert(span.end, ")"))

@@ -17,10 +17,7 @@ from typing import Any, Final
 
 import torch
 from torch.nn import Parameter
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from torchlint.harness.child.privates import LoaderIterator
 from torchlint.harness.child.probes import LOAD, SAVE, Nudged, Numbers

@@ -41,10 +41,7 @@ def identity(device: Device) -> dict[str, Any]:
     found |= {name: version for name, version in versions.items() if version}
     if device.kind == "cuda":
         found["cudnn"] = torch.backends.cudnn.version()
-        found["tf32"] = {
-            "products": tf32_products(),
-            "convolutions": tf32_convolutions(),
-        }
+        found["tf32"] = {"products": tf32_products(), "convolutions": tf32_convolutions()}
         found["state"] = states(device)
     return found
 

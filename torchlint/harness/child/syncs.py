@@ -41,10 +41,7 @@ _OURS: Final = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.
 _INSTALLED: Final = tuple(
     sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")
 )
-_HOST_WORK: Final = (
-    os.path.join(_TORCH, "optim", ""),
-    os.path.join(_TORCH, "utils", "data", ""),
-)
+_HOST_WORK: Final = (os.path.join(_TORCH, "optim", ""), os.path.join(_TORCH, "utils", "data", ""))
 
 
 class Syncs(Probe):
@@ -193,10 +190,7 @@ class _OpCounter(DispatchMode):  # type: ignore[misc]
     """Counts the operators whose result the host has to wait for."""
 
     def __init__(
-        self,
-        hit: Callable[[str, torch.Tensor], None],
-        calls: _CallCounter,
-        roofline: Roofline,
+        self, hit: Callable[[str, torch.Tensor], None], calls: _CallCounter, roofline: Roofline
     ) -> None:
         super().__init__()
         self._hit = hit

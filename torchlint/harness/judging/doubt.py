@@ -109,10 +109,7 @@ class Doubt:
     @classmethod
     def numbers_open(cls, why: str) -> Doubt:
         """Report that there was no time for the remaining comparison."""
-        return cls(
-            "numbers-open",
-            f"losses not decided: {why}, and time ran out; {_LONGER}",
-        )
+        return cls("numbers-open", f"losses not decided: {why}, and time ran out; {_LONGER}")
 
     @classmethod
     def few_losses(cls, count: int) -> Doubt:

@@ -177,11 +177,7 @@ def _drifted(
 
 
 def _within(
-    original: Trace,
-    strays: Sequence[Trace],
-    fixed: Trace,
-    farther: int,
-    rounding: float = RTOL,
+    original: Trace, strays: Sequence[Trace], fixed: Trace, farther: int, rounding: float = RTOL
 ) -> bool | None:
     """Return whether a fix stays near the original, compared with how far other runs stray.
 

@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 _CONSEQUENCE: Final = re.compile(
     r"Connection (closed|reset|refused)|Broken pipe|NCCL|ProcessGroup|Socket|gloo"
-    r"|[Tt]imed out|store",
+    r"|[Tt]imed out|store"
 )
 """Errors that follow from the end of another rank."""
 

@@ -71,12 +71,7 @@ Running = subprocess.Popen[bytes] | Forked
 
 
 def run(
-    task: Task,
-    *,
-    device: str,
-    timeout: float,
-    verbose: bool,
-    server: ForkServer | None = None,
+    task: Task, *, device: str, timeout: float, verbose: bool, server: ForkServer | None = None
 ) -> Trace:
     """Run the script once for `task`, and return the trace.
 
@@ -120,11 +115,7 @@ def write_order(task: Task) -> Path:
 
 
 def start(
-    command: Sequence[str],
-    output: Path,
-    errors: Path,
-    variables: dict[str, str],
-    verbose: bool,
+    command: Sequence[str], output: Path, errors: Path, variables: dict[str, str], verbose: bool
 ) -> subprocess.Popen[bytes]:
     """Start a process in its own session."""
     with errors.open("wb") as error_file, output.open("wb") as output_file:

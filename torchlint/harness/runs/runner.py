@@ -213,11 +213,7 @@ class Runner:
             task = replace(task, folder=f"{task.folder}-single")
         try:
             return process.run(
-                task,
-                device=plan.device,
-                timeout=timeout,
-                verbose=plan.verbose,
-                server=self._server,
+                task, device=plan.device, timeout=timeout, verbose=plan.verbose, server=self._server
             )
         except ServerGoneError:
             self.start_alone()

@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.scope.memo import Memo
-from torchlint.semantic.scope.names import Names
-from torchlint.semantic.scope.scopes import Binding, How, Scopes
-from torchlint.semantic.syntax.methods import last_word, receiver_of
-from torchlint.semantic.syntax.tree import Tree
+from torchlint.semantic.calls.part import Part
+from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.syntax.methods import choices_of, last_word, receiver_of
 
 _GENERAL: Final = ("forward", "__call__", "__init__")
-Held = tuple[cst.FunctionDef, ...]
 
 
-class Aliases:
+class Aliases(Part):
     """Follows functions through names, choices, dictionaries, partial objects and parameters."""
-
-    def __init__(
-        self,
-        tree: Tree,
-        scopes: Scopes,
-        names: Names,
-        definition: Callable[[cst.CSTNode], cst.CSTNode | None],
-        attribute: Callable[[cst.Attribute], tuple[Binding, ...]],
-        given: Callable[[cst.Param], list[cst.BaseExpression]],
-        attributes: Callable[[str], Sequence[cst.Attribute]],
-    ) -> None:
-        self.tree = tree
-        self.scopes = scopes
-        self.names = names
-        self.definition = definition
-        self.attribute = attribute
-        self.given = given
-        self.attributes = attributes
-        self.held = Memo[cst.CSTNode, Held]((), names.trail, self._held).answer
-        """Return the functions in view that calling a value may run."""
 
     def calls(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         """Yield the calls that may run a function under another name, in no order."""
         for word in self._words(function.name.value):
-            for mention in (*self.tree.spelled(word), *self.attributes(word)):
+            for mention in (*self.tree.spelled(word), *self.functions.attributes(word)):
                 call = self._called(mention)
                 if call is not None and function in self.held(call.func):
                     yield call
@@ -53,7 +31,7 @@ class Aliases:
         """Return the calls, on objects of an unknown class, of what has a method's name."""
         if self.scopes.class_of(method) is None or method.name.value in _GENERAL:
             return []
-        mentions = self.attributes(method.name.value)
+        mentions = self.functions.attributes(method.name.value)
         calls = [self.tree.parent(each) for each in mentions if not self.held(each)]
         return [
             call
@@ -72,10 +50,12 @@ class Aliases:
 
     # -- values -------------------------------------------------------------------
 
-    def _held(self, node: cst.CSTNode) -> Held:
+    @memoized(())
+    def held(self, node: cst.CSTNode) -> tuple[cst.FunctionDef, ...]:
+        """Return the functions in view that calling a value may run."""
         found: dict[cst.FunctionDef, None] = {}
         for each in self._sources(node):
-            named = self.definition(each)
+            named = self.functions.definition(each)
             if isinstance(named, cst.FunctionDef):
                 found[named] = None
             elif each is not node:
@@ -85,11 +65,8 @@ class Aliases:
     def _sources(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield a value itself and the expressions that it may be one of."""
         yield node
-        if isinstance(node, cst.IfExp):
-            yield from (node.body, node.orelse)
-        elif isinstance(node, cst.BooleanOperation):
-            yield from (node.left, node.right)
-        elif isinstance(node, cst.Subscript):
+        yield from choices_of(node)
+        if isinstance(node, cst.Subscript):
             yield from self._entries(node.value)
         elif isinstance(node, cst.Call):
             table = receiver_of(node, "get")
@@ -99,21 +76,16 @@ class Aliases:
                 yield node.args[0].value
         elif isinstance(node, (cst.Name, cst.Attribute)):
             for binding in self._bindings(node):
-                if binding.how is How.ASSIGN and binding.value is not None:
-                    yield binding.value
-                elif binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
-                    yield from self.given(binding.node)
+                yield from self.functions.held(binding)
 
     def _bindings(self, node: cst.Name | cst.Attribute) -> tuple[Binding, ...]:
-        if last_word(node) not in self._targets:
-            return ()
-        return self.scopes.reaching(node) if isinstance(node, cst.Name) else self.attribute(node)
+        return self.functions.bindings(node) if last_word(node) in self._targets else ()
 
     def _entries(self, table: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """Yield the values of a literal dictionary, or of one that a name holds."""
         held: list[cst.BaseExpression | None] = [table]
         if isinstance(table, (cst.Name, cst.Attribute)):
-            held = [each.value for each in self._bindings(table) if each.how is How.ASSIGN]
+            held = [each.assigned for each in self._bindings(table)]
         for value in held:
             if isinstance(value, cst.Dict):
                 yield from (each.value for each in value.elements)
@@ -171,12 +143,10 @@ class Aliases:
 
     def _written(self, value: cst.CSTNode) -> Iterator[str]:
         """Yield the words of the values that an expression chooses from."""
+        for choice in choices_of(value):
+            yield from self._written(choice)
         if isinstance(value, (cst.Name, cst.Attribute)):
             yield last_word(value)
-        elif isinstance(value, cst.IfExp):
-            yield from (*self._written(value.body), *self._written(value.orelse))
-        elif isinstance(value, cst.BooleanOperation):
-            yield from (*self._written(value.left), *self._written(value.right))
         elif isinstance(value, cst.Dict):
             yield from (word for each in value.elements for word in self._written(each.value))
         elif isinstance(value, cst.Subscript):

@@ -16,7 +16,7 @@ from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instan
 from torchlint.semantic.calls.overriding import Overriding
 from torchlint.semantic.calls.passing import Passing
 from torchlint.semantic.scope.limits import CALLED, REACHED
-from torchlint.semantic.scope.memo import AnswerIndex, Memo
+from torchlint.semantic.scope.memo import AnswerIndex, Memo, memoized
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.syntax.methods import word_of
@@ -37,10 +37,6 @@ class Functions:
         self.scopes = scopes
         self.names = names
         trail = names.trail
-        self.callers = Memo[cst.FunctionDef, "tuple[cst.Call, ...]"](
-            (), trail, self._all_callers
-        ).answer
-        """Return the calls in this file that run a function."""
         self._definitions = Memo[cst.CSTNode, "Definition | None"](None, trail, self._definition)
         self.definition = self._definitions.answer
         """Return the one function or class of this file that an expression names."""
@@ -48,17 +44,15 @@ class Functions:
         self.instance_of = self._instances.answer
         """Return the class of this file that an expression is known to be an instance of."""
         self._holding = Instances(tree, scopes, names)
-        self._overriding = Overriding(tree, scopes, self.lineage, self.method, self.instance_of)
-        self._passing = Passing(tree, scopes, names, self.callers, self.definition, self.mentions)
+        self._overriding = Overriding(self)
+        self._passing = Passing(self)
         self.owner_of_self = self._passing.owner_of_self
         """Return the class of a `self` parameter, None for any other parameter."""
         self.given = self._passing.given
         """Return the expressions that calls in view pass to a parameter, and its default."""
         self.passed = self._passing.passed
         """Return the expression that a call passes for a parameter, None if it passes none."""
-        self._aliases = Aliases(
-            tree, scopes, names, self.definition, self.attribute, self.given, self.attributes
-        )
+        self._aliases = Aliases(self)
         self.taken = self._passing.taken
         """Return the binding of the parameter for which a call passes an expression."""
         self.named_like = self._aliases.named_like
@@ -107,10 +101,7 @@ class Functions:
 
     def partial(self, call: cst.Call) -> str | None:
         """Return the qualified name that calling a `functools.partial` object runs."""
-        if not isinstance(call.func, cst.Name):
-            return None
-        bindings = self.scopes.reaching(call.func)
-        made = bindings[0].value if len(bindings) == 1 else None
+        made = self.scopes.only(call.func).value
         if isinstance(made, cst.Call) and self.names.name(made.func) == "functools.partial":
             return self.names.name(made.args[0].value) if made.args else None
         return None
@@ -149,6 +140,11 @@ class Functions:
                 if type(inner) is cst.ClassDef and inner not in found:
                     found.append(inner)
         return found
+
+    def outer_bases(self, owner: cst.ClassDef) -> list[cst.BaseExpression]:
+        """Return the bases of a class, inherited ones included, that are no class in view."""
+        named = (base.value for line in self.lineage(owner) for base in line.bases)
+        return [each for each in named if type(self.definition(each)) is not cst.ClassDef]
 
     def method(self, owner: cst.ClassDef, name: str) -> cst.FunctionDef | None:
         """Return a method by name, including one inherited from a base class in this file."""
@@ -206,16 +202,14 @@ class Functions:
         """Return the classes and functions of a registry: a literal dictionary of them."""
         held = entry.value
         linked = self.names.linked(held) if type(held) is cst.Attribute else ()
-        bindings = linked or (self.scopes.reaching(held) if type(held) is cst.Name else ())
+        bindings = linked or self.scopes.reaching(held)
         value = bindings[0].value if len(bindings) == 1 else None
         return [each.value for each in value.elements] if type(value) is cst.Dict else []
 
     def _own_class(self, name: cst.Name) -> cst.ClassDef | None:
         """Return the class of the instance if a parameter is a method's first, else None."""
-        bindings = self.scopes.reaching(name)
-        if len(bindings) != 1 or type(bindings[0].node) is not cst.Param:
-            return None
-        return self.owner_of_self(bindings[0].node)
+        node = self.scopes.only(name).node
+        return self.owner_of_self(node) if type(node) is cst.Param else None
 
     def _instance_of_all(self, bindings: tuple[Binding, ...]) -> cst.ClassDef | None:
         found: set[cst.ClassDef | None] = set()
@@ -252,6 +246,21 @@ class Functions:
         if not plain or position >= len(call.args):
             return None
         return self.instance_of(call.args[position].value)
+
+    def bindings(self, node: cst.CSTNode | None) -> tuple[Binding, ...]:
+        """Return the bindings of a name or an attribute, none for other nodes."""
+        return self.attribute(node) if type(node) is cst.Attribute else self.scopes.reaching(node)
+
+    def is_self(self, node: cst.CSTNode) -> bool:
+        """Return whether a name is the first parameter of a method."""
+        parameters = (each.parameter for each in self.scopes.reaching(node))
+        return any(each is not None and self.owner_of_self(each) for each in parameters)
+
+    def held(self, binding: Binding) -> list[cst.BaseExpression]:
+        """Return what a binding is assigned, or what calls in view pass for a parameter."""
+        if binding.parameter is not None:
+            return self.given(binding.parameter)
+        return [] if binding.assigned is None else [binding.assigned]
 
     def attribute(self, node: cst.Attribute) -> tuple[Binding, ...]:
         """Return the bindings of an attribute of a module or of an instance of a class in view."""
@@ -345,7 +354,9 @@ class Functions:
             found.setdefault(attribute.attr.value, []).append(attribute)
         return found
 
-    def _all_callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
+    @memoized(())
+    def callers(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
+        """Return the calls in this file that run a function."""
         found, aliased = list(self._find_callers(function)), list(self._aliases.calls(function))
         if aliased:
             found = [each for each in found if not self._is_partial(each)]
@@ -406,8 +417,8 @@ class Functions:
         call = self.tree.parent(mention)
         if isinstance(call, cst.Call):
             return call if call.func is mention else None
-        outer = self.tree.parent(call) if isinstance(call, cst.Arg) else None
-        return outer if isinstance(outer, cst.Call) and self._is_partial(outer) else None
+        outer = self.tree.taker(mention)
+        return outer if outer is not None and self._is_partial(outer) else None
 
     def _is_partial(self, call: cst.Call) -> bool:
         return self.names.name(call.func) == "functools.partial"
@@ -450,7 +461,7 @@ class Functions:
 
     def given_unseen(self, parameter: cst.Param) -> bool:
         """Return whether code of the project that is not in view may pass a parameter."""
-        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        function = self.tree.parent(self.tree.parent(parameter))
         if not isinstance(function, cst.FunctionDef) or not self.called_unseen(function):
             return False
         return self.owner_of_self(parameter) is None

@@ -131,7 +131,7 @@ class Hooks(Analysis):
 
     def is_loss_of_batch(self, node: cst.Subscript) -> bool:
         """Return whether Lightning gives a hook a loss with its batch: `outputs["loss"]`."""
-        bindings = self.scopes.reaching(node.value) if isinstance(node.value, cst.Name) else ()
+        bindings = self.scopes.reaching(node.value)
         function = self.scopes.function(node)
         return (
             any(self.tree.code(each.slice) in _LOSS for each in node.slice)
@@ -145,7 +145,7 @@ class Hooks(Analysis):
     def steps_by_hand(self, owner: cst.CSTNode) -> bool:
         """Return whether a class is a module of Lightning that optimizes by hand."""
         return any(
-            isinstance(line := self.tree.parent(self.tree.parent(target) or target), cst.Assign)
+            isinstance(line := self.tree.parent(self.tree.parent(target)), cst.Assign)
             and self.tree.inside(target, owner)
             and self.tree.code(line.value) == "False"
             for target in self.functions.attributes(_AUTOMATIC)

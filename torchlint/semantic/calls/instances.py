@@ -21,7 +21,7 @@ WRAPPERS: Final = frozenset({
 """Functions that return the network passed to them."""
 SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
 """Methods that return their own object."""
-PREPARING: Final = ("prepare", "setup")
+PREPARING: Final = ("prepare", "setup", "setup_dataloaders", "setup_optimizers")
 """Methods that return all their arguments (`accelerator.prepare(…)`)."""
 _CALLED: Final = ("forward", "__call__")
 _SURE: Final = ""

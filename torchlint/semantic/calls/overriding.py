@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.scope.scopes import How, Scopes
-from torchlint.semantic.syntax.tree import Tree
+from torchlint.semantic.calls.part import Part
+from torchlint.semantic.scope.scopes import How
 
 _ABSTRACT: Final = "abstractmethod"
 _SEVERAL: Final = 2
 
 
-class Overriding:
+class Overriding(Part):
     """Relates the methods of a class in view to those that its subclasses in view define."""
-
-    def __init__(
-        self,
-        tree: Tree,
-        scopes: Scopes,
-        lineage: Callable[[cst.ClassDef], list[cst.ClassDef]],
-        method: Callable[[cst.ClassDef, str], cst.FunctionDef | None],
-        instance_of: Callable[[cst.CSTNode], cst.ClassDef | None],
-    ) -> None:
-        self.tree = tree
-        self.scopes = scopes
-        self.lineage = lineage
-        self.method = method
-        self.instance_of = instance_of
 
     @cached_property
     def _subclasses(self) -> dict[cst.ClassDef, list[cst.ClassDef]]:
         """The classes that derive from each class, nearest or not, in source order."""
         found: dict[cst.ClassDef, list[cst.ClassDef]] = {}
         for owner in self.tree.all(cst.ClassDef):
-            for base in self.lineage(owner)[1:] if owner.bases else ():
+            for base in self.functions.lineage(owner)[1:] if owner.bases else ():
                 found.setdefault(base, []).append(owner)
         return found
 
@@ -49,7 +35,7 @@ class Overriding:
         """Yield the class of a method, and the subclasses in view that do not override it."""
         yield owner
         for each in self._subclasses.get(owner, ()):
-            if self.method(each, method.name.value) is method:
+            if self.functions.method(each, method.name.value) is method:
                 yield each
 
     def only(self, method: cst.FunctionDef, owner: cst.ClassDef) -> cst.FunctionDef:
@@ -64,7 +50,7 @@ class Overriding:
         found = [
             override
             for each in self._subclasses.get(owner, ())
-            if (override := self.method(each, method.name.value)) is not None
+            if (override := self.functions.method(each, method.name.value)) is not None
             and not _is_abstract(override)
         ]
         return tuple(dict.fromkeys(found)) or (method,)
@@ -77,16 +63,16 @@ class Overriding:
         func = call.func
         if type(func) is not cst.Attribute or type(func.value) is not cst.Name:
             return ()
-        one = self.instance_of(func.value)
+        one = self.functions.instance_of(func.value)
         owners = [*self._subclasses.get(one, ())] if one is not None else []
         if one is None:
             bindings = self.scopes.reaching(func.value)
             values = [each.value if each.how is How.ASSIGN else None for each in bindings]
-            known = [None if each is None else self.instance_of(each) for each in values]
+            known = [None if each is None else self.functions.instance_of(each) for each in values]
             owners = [each for each in known if each is not None]
             if len(owners) < max(len(known), _SEVERAL):
                 return ()
-        methods = [self.method(each, func.attr.value) for each in owners]
+        methods = [self.functions.method(each, func.attr.value) for each in owners]
         return tuple(each for each in dict.fromkeys(methods) if each is not None)
 
 

@@ -2,70 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.scope.memo import Memo
-from torchlint.semantic.scope.names import Names
-from torchlint.semantic.scope.scopes import Binding, How, Scopes
-from torchlint.semantic.syntax.tree import Tree
+from torchlint.semantic.calls.part import Part
+from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.scope.scopes import Binding, How
 
 _DATACLASSES: Final = frozenset(
-    (
-        "dataclasses.dataclass attr.s attr.attrs attr.dataclass attr.define attr.frozen "
-        "attr.mutable attrs.define attrs.frozen attrs.mutable"
-    ).split()
+    "dataclasses.dataclass attr.s attr.attrs attr.dataclass attr.define attr.frozen "
+    "attr.mutable attrs.define attrs.frozen attrs.mutable".split()
 )
+_STATIC: Final = "builtins.staticmethod"
+_OF_CLASS: Final = "builtins.classmethod"
 _FIELDS: Final = frozenset("dataclasses.field attr.ib attr.attrib attr.field attrs.field".split())
 _DEFAULTS: Final = frozenset("default default_factory factory".split())
 
 
-class Passing:
+class Passing(Part):
     """Relates the arguments of calls to the parameters of the functions that they run."""
-
-    def __init__(
-        self,
-        tree: Tree,
-        scopes: Scopes,
-        names: Names,
-        callers: Callable[[cst.FunctionDef], tuple[cst.Call, ...]],
-        definition: Callable[[cst.CSTNode], cst.CSTNode | None],
-        mentions: Callable[[str], Sequence[cst.CSTNode]],
-    ) -> None:
-        self.tree = tree
-        self.scopes = scopes
-        self.names = names
-        self.callers = callers
-        self.definition = definition
-        self.mentions = mentions
-        self._partials = Memo[cst.CSTNode, "cst.Call | None"](
-            None, names.trail, self._partial_behind
-        )
 
     def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
         """Return the expressions that calls in view pass to a parameter, and its default."""
-        parameters = self.tree.parent(parameter)
-        function = self.tree.parent(parameters) if parameters is not None else None
+        function = self.tree.parent(self.tree.parent(parameter))
         starred = isinstance(parameter.star, str) and parameter.star != ""
         if starred or type(function) is not cst.FunctionDef:
             return []
-        found: list[cst.BaseExpression] = []
+        found = []
         for call in self._running(function):
             value = self.passed(call, function, parameter.name.value)
-            if value is not None:
-                found.append(value)
-            elif parameter.default is not None:
-                found.append(parameter.default)
-        return found
+            found.append(value if value is not None else parameter.default)
+        return [each for each in found if each is not None]
 
     def _running(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         """Yield the calls that run a function, for one that hands all on those that give it."""
-        for call in self.callers(function):
+        for call in self.functions.callers(function):
             handing = self._handing_on(call)
-            yield from (self.callers(handing) if handing is not None else ()) or (call,)
+            yield from (self.functions.callers(handing) if handing is not None else ()) or (call,)
 
     def _handing_on(self, call: cst.Call) -> cst.FunctionDef | None:
         """Return the function that hands all that it gets on: `f(*args, **kwargs)`."""
@@ -94,7 +70,7 @@ class Passing:
         index = names.index(name) - self._bound_first(call, function)
         if self._is_partial(call):
             index += 1
-        elif (made := self._partials.answer(call.func)) is not None:
+        elif (made := self._partial_behind(call.func)) is not None:
             known = self.passed(made, function, name)
             if known is not None:
                 return known
@@ -104,13 +80,10 @@ class Passing:
             return None
         return plain[index].value
 
+    @memoized(None)
     def _partial_behind(self, called: cst.CSTNode) -> cst.Call | None:
         """Return the call of `functools.partial` whose result a name holds."""
-        bindings = self.scopes.reaching(called) if isinstance(called, cst.Name) else ()
-        node = bindings[0].node if len(bindings) == 1 else None
-        held = [bindings[0].value] if node is not None else []
-        if isinstance(node, cst.Param):
-            held = [*self.given(node)]
+        held = self.functions.held(self.scopes.only(called))
         made = held[0] if len(held) == 1 else None
         return made if isinstance(made, cst.Call) and self._is_partial(made) else None
 
@@ -132,13 +105,11 @@ class Passing:
         owner = self.scopes.scope(function).node
         if not isinstance(owner, cst.ClassDef):
             return 0
-        if any(
-            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
-        ):
+        if _STATIC in self.names.marks(function):
             return 0
         method = function.name.value
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == method:
-            named = self.definition(call.func.value)
+            named = self.functions.definition(call.func.value)
             return 0 if isinstance(named, cst.ClassDef) else 1
         return 1
 
@@ -147,25 +118,24 @@ class Passing:
     def owner_of_self(self, parameter: cst.Param) -> cst.ClassDef | None:
         """Return the class of a `self` parameter, None for any other parameter."""
         parameters = self.tree.parent(parameter)
-        function = self.tree.parent(parameters) if parameters is not None else None
+        function = self.tree.parent(parameters)
         if type(function) is not cst.FunctionDef or type(parameters) is not cst.Parameters:
             return None
         first = (*parameters.posonly_params, *parameters.params)[:1]
         if not first or first[0] is not parameter:
             return None
-        if any(
-            self.names.name(d.decorator) == "builtins.staticmethod" for d in function.decorators
-        ):
+        if _STATIC in self.names.marks(function):
             return None
         owner = self.scopes.scope(function).node
         return owner if type(owner) is cst.ClassDef else None
 
     def class_given(self, binding: Binding) -> cst.ClassDef | None:
         """Return the class that the first parameter of a class method stands for."""
-        method = self.scopes.function(binding.node) if type(binding.node) is cst.Param else None
-        marks = (each.decorator for each in method.decorators) if method is not None else ()
-        given = any(self.names.name(mark) == "builtins.classmethod" for mark in marks)
-        return self.owner_of_self(cst.ensure_type(binding.node, cst.Param)) if given else None
+        first = binding.parameter
+        method = self.scopes.function(first) if first is not None else None
+        if first is None or method is None or _OF_CLASS not in self.names.marks(method):
+            return None
+        return self.owner_of_self(first)
 
     # -- fields of dataclasses ----------------------------------------------------
 
@@ -189,9 +159,7 @@ class Passing:
         )
 
     def _is_dataclass(self, owner: cst.ClassDef) -> bool:
-        marks = (each.decorator for each in owner.decorators)
-        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
-        return any(self.names.name(each) in _DATACLASSES for each in named)
+        return not _DATACLASSES.isdisjoint(self.names.marks(owner))
 
     def _given_to_field(self, field: Binding, owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
         """Yield what the calls that make a dataclass without bases pass for a field."""
@@ -203,11 +171,11 @@ class Passing:
             if isinstance(each, cst.AnnAssign) and isinstance(each.target, cst.Name)
         ]
         placed = field.name in declared and not owner.bases
-        for mention in self.mentions(owner.name.value):
+        for mention in self.functions.mentions(owner.name.value):
             call = self.tree.parent(mention)
             if not isinstance(call, cst.Call) or call.func is not mention:
                 continue
-            if self.definition(mention) is not owner:
+            if self.functions.definition(mention) is not owner:
                 continue
             index = declared.index(field.name) if placed else len(call.args)
             plain = [arg for arg in call.args if arg.keyword is None]

@@ -16,10 +16,8 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _OF_TENSORS: Final = frozenset(
-    (
-        "size dim view unsqueeze squeeze permute transpose contiguous detach float long half "
-        "requires_grad_ eq ne narrow expand masked_fill argmax"
-    ).split()
+    "size dim view unsqueeze squeeze permute transpose contiguous detach float long half "
+    "requires_grad_ eq ne narrow expand masked_fill argmax".split()
 )
 _IN_SIGHT: Final = ("builtins.", "torch.", "numpy.", "torchvision.", "random.", "math.")
 _COLLATING: Final = ("torch.stack", "torch.cat", "torch.tensor", "torch.nn.utils.rnn.pad_sequence")
@@ -77,8 +75,8 @@ class Batches(ValueAnalysis):
             if holder.attr.value not in ("to", "cuda"):
                 return False
             at, holder = call, self.tree.parent(call)
-        outer = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
-        if isinstance(outer, cst.Call) and outer.func is not at:
+        outer = self.tree.taker(at)
+        if outer is not None:
             return (self.names.name(outer.func) or "").startswith("torch.")
         return isinstance(holder, (cst.BinaryOperation, cst.ComparisonTarget))
 
@@ -283,9 +281,5 @@ def _moves(call: cst.Call) -> bool:
 def _follows(call: cst.Call) -> bool:
     """Return whether a call moves something to where another tensor is: `x.to(y.device)`."""
     given = call.args[0].value if len(call.args) == 1 else None
-    return (
-        isinstance(given, cst.Attribute)
-        and given.attr.value == "device"
-        and isinstance(given.value, cst.Name)
-        and given.value.value != "self"
-    )
+    path = dotted(given) if given is not None else ""
+    return path.count(".") == 1 and path.endswith(".device") and path != "self.device"

@@ -149,9 +149,7 @@ class Batching(ValueAnalysis):
             if len(parts) != len(value.elements):
                 return None
         elif isinstance(value, cst.Name):
-            bindings = self.scopes.reaching(value)
-            plain = len(bindings) == 1 and bindings[0].how is How.ASSIGN
-            return [] if plain and bindings[0].value is not None else None
+            return [] if self.scopes.only(value).assigned is not None else None
         elif isinstance(value, cst.Call):
             func = value.func
             if isinstance(func, cst.Attribute) and func.attr.value in _CASTS and not value.args:

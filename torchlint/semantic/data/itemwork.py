@@ -10,7 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
 from torchlint.semantic.scope.libraries import TO_HOST
-from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
@@ -35,18 +35,14 @@ _CHEAP_CALLS: Final = frozenset({
     "numpy.moveaxis",
 })  # fmt: skip
 _CHEAP_METHODS: Final = frozenset(
-    (
-        "float long int double half bool copy astype item unsqueeze squeeze view reshape tolist to "
-        "permute transpose clip clamp abs clone detach contiguous flatten type items values keys "
-        "numpy"
-    ).split()
+    "float long int double half bool copy astype item unsqueeze squeeze view reshape tolist to "
+    "permute transpose clip clamp abs clone detach contiguous flatten type items values keys "
+    "numpy".split()
 )
 _DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
 _SETTINGS: Final = frozenset(
-    (
-        "self cls args opt opts cfg config conf hparams params options flags settings "
-        "accelerator fabric trainer"
-    ).split()
+    "self cls args opt opts cfg config conf hparams params options flags settings "
+    "accelerator fabric trainer".split()
 )
 
 
@@ -158,7 +154,7 @@ class ItemWork(ValueAnalysis):
 
     def _unpacked(self, node: cst.BaseExpression) -> list[cst.Call]:
         """Return the calls of which a name holds one of several results."""
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        bindings = self.scopes.reaching(node)
         made = (each.value for each in bindings if each.how is How.UNPACKED)
         return [value for value in made if isinstance(value, cst.Call)]
 
@@ -193,7 +189,7 @@ class ItemWork(ValueAnalysis):
             return bool(found) and all(
                 id(binding) in seen
                 or (
-                    bool(values := self._values_of(binding))
+                    bool(values := self.functions.held(binding))
                     and all(self.stays(value, inner) for value in values)
                 )
                 for binding in found
@@ -206,13 +202,6 @@ class ItemWork(ValueAnalysis):
             named = self.names.name(node.func) == "torch.device" and len(node.args) == 1
             return named and self.tree.code(node.args[0].value).strip("'\"") == "cpu"
         return self.tree.code(node).strip("'\"") in ("cpu", "None")
-
-    def _values_of(self, binding: Binding) -> list[cst.BaseExpression]:
-        """Return the values that a binding can give a name, nothing if they are not visible."""
-        if isinstance(binding.node, cst.Param):
-            return self.functions.given(binding.node)
-        plain = binding.how is How.ASSIGN and binding.value is not None
-        return [binding.value] if plain and binding.value is not None else []
 
     def is_item(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a tensor in use, not an object holding settings."""

@@ -68,10 +68,8 @@ class LastPass(ValueAnalysis):
     def _behind_bar(self, node: cst.BaseExpression) -> cst.BaseExpression:
         """Return the iterable inside a progress bar, and the name bound to the bar."""
         if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-            value = bindings[0].value if len(bindings) == 1 else None
-            if bindings and bindings[0].how is How.ASSIGN and self._is_bar(value):
-                node = value or node
+            value = self.scopes.only(node).assigned
+            node = value if value is not None and self._is_bar(value) else node
         if isinstance(node, cst.Call) and self._is_bar(node):
             return node.args[0].value
         return node

@@ -8,10 +8,12 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.data.datasets import Datasets, Traits
 from torchlint.semantic.data.lightningloaders import LightningLoaders
 from torchlint.semantic.data.shortpasses import ShortPasses
 from torchlint.semantic.data.tokenbatches import TokenBatches
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.libraries import TO_HOST
@@ -22,8 +24,6 @@ from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
-from torchlint.semantic.values.options import Options
 from torchlint.semantic.values.signatures import place
 from torchlint.semantic.values.values import State, Value
 
@@ -31,7 +31,9 @@ _LOADER: Final = "torch.utils.data.DataLoader"
 _PINNING: Final = ("ignite.distributed.auto_dataloader", "ignite.distributed.auto.auto_dataloader")
 """Functions that hand their arguments to DataLoader, and pin memory unless told otherwise."""
 _KNOWN: Final = ("builtins.", "tqdm.", "torch.", "itertools.", "copy.", "logging.", "rich.")
-_KEEPING: Final = frozenset("prepare append insert update setdefault info debug print".split())
+_KEEPING: Final = frozenset(
+    (*PREPARING, *"append insert update setdefault info debug print".split())
+)
 """Functions that receive a loader and do not iterate over it."""
 
 
@@ -233,16 +235,15 @@ class Loader(CallSite):
         return any(self._loaders.tree.inside(self.node, body) for body in bodies)
 
 
-class Loaders(ValueAnalysis):
+class Loaders(LoopAnalysis):
     """Finds the calls that create torch's DataLoader, and the passes over each."""
 
-    def __init__(self, values: KnownValues, loops: Loops, datasets: Datasets) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, datasets: Datasets) -> None:
+        super().__init__(loops)
         self.datasets = datasets
-        self.short = ShortPasses(values, Options(values), loops)
+        self.short = ShortPasses(loops)
         self.tokens = TokenBatches(self.functions, self.origins)
-        self.lightning = LightningLoaders(values)
+        self.lightning = LightningLoaders(self.values)
 
     def __iter__(self) -> Iterator[Loader]:
         """Yield the loaders that the file makes, in source order."""
@@ -428,9 +429,8 @@ class Loaders(ValueAnalysis):
 
     def parameter(self, node: cst.BaseExpression | None) -> str:
         """Return the parameter that a name certainly is, empty if it may be something else."""
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-        certain = len(bindings) == 1 and bindings[0].how is How.PARAMETER
-        return bindings[0].name if certain else ""
+        binding = self.scopes.only(node)
+        return binding.name if binding.how is How.PARAMETER else ""
 
 
 def _goes_around(node: cst.For | cst.While) -> bool:

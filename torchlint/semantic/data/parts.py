@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -17,10 +17,8 @@ from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.origins import Steps
 
 _VIEWS: Final = frozenset(
-    (
-        "view reshape unsqueeze squeeze permute transpose t flatten narrow expand unflatten "
-        "view_as detach requires_grad_ swapaxes movedim"
-    ).split()
+    "view reshape unsqueeze squeeze permute transpose t flatten narrow expand unflatten "
+    "view_as detach requires_grad_ swapaxes movedim".split()
 )
 _SAME: Final = ("data", "T", "mT")
 """Attributes of a tensor that are views of it."""
@@ -87,24 +85,12 @@ class Parts(ValueAnalysis):
         self, nodes: Sequence[cst.BaseExpression], steps: Steps, depth: int
     ) -> list[Part] | None:
         """Return the pieces that several expressions can be; None if one is something else."""
-        found: list[Part] = []
-        for node in nodes:
-            parts = self._follow(node, steps, depth)
-            if parts is None:
-                return None
-            found += parts
-        return found if nodes else None
+        return _joined(self._follow(node, steps, depth) for node in nodes)
 
     def _of_bindings(
         self, bindings: Sequence[Binding], steps: Steps, depth: int
     ) -> list[Part] | None:
-        found: list[Part] = []
-        for binding in bindings:
-            parts = self._of_binding(binding, steps, depth)
-            if parts is None:
-                return None
-            found += parts
-        return found if bindings else None
+        return _joined(self._of_binding(binding, steps, depth) for binding in bindings)
 
     def _of_binding(self, binding: Binding, steps: Steps, depth: int) -> list[Part] | None:
         value = binding.value
@@ -150,7 +136,7 @@ class Parts(ValueAnalysis):
 
     def _of_parameter(self, node: cst.Param, steps: Steps, depth: int) -> list[Part] | None:
         parameters = self.tree.parent(node)
-        owner = self.tree.parent(parameters) if parameters is not None else None
+        owner = self.tree.parent(parameters)
         if isinstance(owner, cst.Lambda) and isinstance(parameters, cst.Parameters):
             return self._of_mapped(owner, parameters.params.index(node), steps, depth)
         if node.star == "*" and isinstance(owner, cst.FunctionDef):
@@ -166,20 +152,15 @@ class Parts(ValueAnalysis):
         """Follow the batch that a framework gives a step to the loaders that it gets itself."""
         runs = self.engines.runs(function) if batch in function.params.params[1:2] else ()
         given = [each.args[0].value for each in runs if each.args]
-        found: list[Part] = []
-        for source in (*self.loaders.lightning.fitting(function), *given):
-            parts = self._handed_out(source, steps, function)
-            if parts is None:
-                return None
-            found += parts
-        return found or None
+        sources = (*self.loaders.lightning.fitting(function), *given)
+        return _joined(self._handed_out(source, steps, function) for source in sources) or None
 
     def _of_mapped(
         self, function: cst.Lambda, position: int, steps: Steps, depth: int
     ) -> list[Part] | None:
         """Follow the parameter of `map(lambda x: …, things)`, or of another's `tree_map`."""
         arg = self.tree.parent(function)
-        call = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        call = self.tree.taker(function)
         if not isinstance(call, cst.Call):
             return None
         others = [each.value for each in call.args if each is not arg]
@@ -196,15 +177,12 @@ class Parts(ValueAnalysis):
         named = len(function.params.params)
         if not calls or steps[:1] != (None,) or self.scopes.class_of(function) is not None:
             return None
-        found: list[Part] = []
-        for call in calls:
-            for arg in call.args[named:]:
-                within = steps if arg.star == "*" else steps[1:]
-                parts = self._follow(arg.value, within, depth) if arg.keyword is None else None
-                if parts is None:
-                    return None
-                found += parts
-        return found
+        rest = [arg for call in calls for arg in call.args[named:]]
+        if any(arg.keyword is not None for arg in rest):
+            return None
+        starred = (steps if arg.star == "*" else steps[1:] for arg in rest)
+        found = (self._follow(a.value, s, depth) for a, s in zip(rest, starred, strict=True))
+        return _joined(found) if rest else []
 
     def _of_item(self, node: cst.Subscript, steps: Steps, depth: int) -> list[Part] | None:
         indices = [element.slice for element in node.slice]
@@ -282,13 +260,8 @@ class Parts(ValueAnalysis):
         source, path = self.iteration.source(node)
         if source is None or source is node:
             return None
-        found: list[Part] = []
-        for each in self._iterated(source):
-            parts = self._drawn(each, (*path, *steps), node, depth)
-            if parts is None:
-                return None
-            found += parts
-        return found
+        drawn = self._iterated(source)
+        return _joined(self._drawn(each, (*path, *steps), node, depth) for each in drawn)
 
     def _iterated(self, iterator: cst.BaseExpression) -> list[cst.BaseExpression]:
         """Return what something is an iterator over: `self.batches = iter(loader)`."""
@@ -334,3 +307,13 @@ class Parts(ValueAnalysis):
         if others or not origin.complete:
             return None
         return [Part(loader, steps, place) for loader in loaders]
+
+
+def _joined(alternatives: Iterable[list[Part] | None]) -> list[Part] | None:
+    """Return the pieces of all alternatives; None if there is none or one is something else."""
+    found: list[list[Part]] = []
+    for parts in alternatives:
+        if parts is None:
+            return None
+        found.append(parts)
+    return [part for parts in found for part in parts] if found else None

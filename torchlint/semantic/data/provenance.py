@@ -74,12 +74,10 @@ class Provenance(ValueAnalysis):
         root: cst.CSTNode = node
         while isinstance(root, (cst.Attribute, cst.Subscript, cst.Call)):
             root = root.func if isinstance(root, cst.Call) else root.value
-        bindings = self.scopes.reaching(root) if isinstance(root, cst.Name) else ()
-        if root is not node or len(bindings) != 1:
-            return f"`{code}`"
-        if bindings[0].how is How.PARAMETER:
+        binding = self.scopes.only(root)
+        if root is node and binding.how is How.PARAMETER:
             return f"`{code}`, which callers give,"
-        module = _module(bindings[0])
+        module = _module(binding) if root is node else ""
         return f"`{code}` of module `{module}`" if module else f"`{code}`"
 
 

@@ -6,23 +6,20 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.values.options import Options
-from torchlint.semantic.values.values import Values
 
 _FEW: Final = 16
 """The most batches of a pass that is short."""
 
 
-class ShortPasses(Analysis):
+class ShortPasses(LoopAnalysis):
     """Tells which passes over a loader leave most of its batches alone."""
 
-    def __init__(self, values: Values, options: Options, loops: Loops) -> None:
-        super().__init__(values.functions)
-        self.values = values
-        self.options = options
-        self.loops = loops
+    def __init__(self, loops: Loops) -> None:
+        super().__init__(loops)
+        self.options = Options(self.values)
 
     def takes_one(self, place: cst.CSTNode) -> bool:
         """Return whether a pass ends after a batch or two: `next(iter(loader))`, or a `break`."""
@@ -32,10 +29,10 @@ class ShortPasses(Analysis):
             return ends or any(self._stops_early(place, line) for line in place.body.body)
         if not isinstance(place, cst.Call):
             return False
-        holder = self.tree.parent(place)
-        drawing = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
-        if isinstance(drawing, cst.Call) and self._is_next(drawing):
+        drawing = self.tree.taker(place)
+        if drawing is not None and self._is_next(drawing):
             return True
+        holder = self.tree.parent(place)
         return isinstance(holder, cst.Assign) and self._is_drawn_once(holder)
 
     def _goes_on(self, loop: cst.For) -> bool:
@@ -51,8 +48,7 @@ class ShortPasses(Analysis):
         uses = self._uses(made, target) if isinstance(target, cst.Name) else []
         if len(uses) != 1 or len(made.targets) != 1:
             return False
-        arg = self.tree.parent(uses[0])
-        drawing = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        drawing = self.tree.taker(uses[0])
         return (
             isinstance(drawing, cst.Call)
             and self._is_next(drawing)
@@ -118,8 +114,7 @@ class ShortPasses(Analysis):
         return True
 
     def _is_counted(self, use: cst.Name) -> bool:
-        arg = self.tree.parent(use)
-        asked = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+        asked = self.tree.taker(use)
         return isinstance(asked, cst.Call) and self.names.name(asked.func) == "builtins.len"
 
     def _is_next(self, call: cst.Call) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.known import ValueAnalysis
 
@@ -16,11 +16,9 @@ _LOADED: Final = re.compile(
     r"datasets\.(?:load\.)?(?:load_dataset|load_from_disk)|datasets\.(?:\w+\.)*Dataset\.from_\w+"
 )
 _KEEPING: Final = frozenset(
-    (
-        "map filter select shuffle sort shard flatten train_test_split rename_column "
-        "rename_columns remove_columns select_columns cast cast_column class_encode_column "
-        "with_format flatten_indices"
-    ).split()
+    "map filter select shuffle sort shard flatten train_test_split rename_column "
+    "rename_columns remove_columns select_columns cast cast_column class_encode_column "
+    "with_format flatten_indices".split()
 )
 """The methods of a dataset whose result is a dataset, stored in Arrow tables again."""
 _JOINING: Final = re.compile(r"datasets\.(?:\w+\.)*(?:concatenate|interleave)_datasets")
@@ -68,20 +66,9 @@ class TokenRows(ValueAnalysis):
             return list(self.functions.returns(function))
         if not isinstance(node, (cst.Name, cst.Attribute)):
             return None
-        bindings = (
-            self.scopes.reaching(node)
-            if isinstance(node, cst.Name)
-            else self.functions.attribute(node)
-        )
-        found: list[cst.BaseExpression] = []
-        for binding in bindings:
-            if isinstance(binding.node, cst.Param):
-                found += self.functions.given(binding.node)
-            elif binding.how is How.ASSIGN and binding.value is not None:
-                found.append(binding.value)
-            else:
-                return []
-        return found
+        bindings = self.functions.bindings(node)
+        plain = all(each.assigned or each.parameter for each in bindings)
+        return [one for each in bindings if plain for one in self.functions.held(each)]
 
     def _is_table(self, call: cst.Call, trace: _Trace) -> bool:
         name = self.names.name(call.func) or ""
@@ -94,9 +81,7 @@ class TokenRows(ValueAnalysis):
             joined = self._parts(call.args[0].value)
             return bool(joined) and all(self._are_loaded(part, trace) for part in joined)
         if _LOADED.fullmatch(name):
-            return not any(
-                arg.keyword is not None and arg.keyword.value == "streaming" for arg in call.args
-            )
+            return self.values.argument_node(call, "streaming") is None
         if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in _KEEPING:
             return False
         if call.func.attr.value == "map" and self._tokenises(call):

@@ -29,6 +29,7 @@ from torchlint.semantic.values.known import ValueAnalysis
 
 _ITEM_METHODS: Final = ("__getitem__", "__getitems__", "__iter__")
 _CALLED: Final = ("__call__", "forward")
+_KNOWN: Final = ("torch.nn.", *OBJECTS)
 _KNOWN_BASES: Final = ("torch.utils.data.", *DATA_PACKAGES)
 
 
@@ -204,13 +205,10 @@ class UnseenSearch(ValueAnalysis):
         self._seen.add(id(node))
         owner = self.functions.instance_of(node)
         if owner is not None:
-            for line in self.functions.lineage(owner):
-                for base in line.bases:
-                    name = self.names.name(base.value) or ""
-                    inner = isinstance(self.functions.definition(base.value), cst.ClassDef)
-                    if not inner and not name.startswith(("torch.nn.", *OBJECTS)):
-                        return base.value
-            return None
+            named = (
+                (self.names.name(each) or "", each) for each in self.functions.outer_bases(owner)
+            )
+            return _first(each for name, each in named if not name.startswith(_KNOWN))
         origin = self.origins.of(node)
         if origin.given is not None or not origin.complete or not origin.values:
             return origin.given or node
@@ -280,13 +278,9 @@ class UnseenSearch(ValueAnalysis):
         return self.made(arg.value) if kind in (Kind.UNKNOWN, Kind.MODULE) else None
 
     def _unseen_object(self, owner: cst.ClassDef) -> cst.CSTNode | None:
-        for line in self.functions.lineage(owner):
-            for base in line.bases:
-                name = self.names.name(base.value)
-                inner = isinstance(self.functions.definition(base.value), cst.ClassDef)
-                if not inner and (name is None or not is_data_library(name)):
-                    return base.value
-        return None
+        return _first(
+            each for each in self.functions.outer_bases(owner) if not self._is_public(each)
+        )
 
     def _parameters(self, function: cst.FunctionDef) -> Iterator[cst.Param]:
         parameters = function.params
@@ -445,7 +439,7 @@ class UnseenSearch(ValueAnalysis):
             return None
         self._seen.add(id(node))
         parameters = self.tree.parent(node)
-        function = self.tree.parent(parameters) if parameters is not None else None
+        function = self.tree.parent(parameters)
         if isinstance(function, cst.Lambda) or self.functions.owner_of_self(node) is not None:
             return None
         given = self.functions.given(node)
@@ -526,12 +520,8 @@ class UnseenSearch(ValueAnalysis):
 
     def _stays_on_host(self, call: cst.Call) -> bool:
         """Return whether `torch.load` is told to keep its tensors in host memory."""
-        return any(
-            arg.keyword is not None
-            and arg.keyword.value == "map_location"
-            and self.tree.code(arg.value).strip("'\"") == "cpu"
-            for arg in call.args
-        )
+        given = self.values.argument_node(call, "map_location")
+        return given is not None and self.tree.code(given.value).strip("'\"") == "cpu"
 
     def _method_call(self, node: cst.Call, func: cst.Attribute) -> cst.CSTNode | None:
         method = func.attr.value

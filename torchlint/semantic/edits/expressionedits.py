@@ -148,19 +148,24 @@ class ExpressionEdits:
         shared = line == self.line_start(self.tree.span(call).start)
         before = self.text[line : first.start] if shared else self.text[line : last.start]
         indent = " " * len(before) if shared else before[: len(before) - len(before.lstrip())]
-        if (shared and "\t" in before) or len(indent) + len(added) > _WIDTH:
-            return " "
-        return f"{self.newline}{indent}"
+        deep = len(indent) * 2 > _WIDTH
+        return " " if deep or (shared and "\t" in before) else f"{self.newline}{indent}"
 
     def without_argument(self, call: cst.Call, arg: cst.Arg) -> Edits:
         """Remove an argument with its comma, and any line that held nothing else."""
         start, end = len(self.text[: self.tree.span(arg).start].rstrip()), self.closing(call)
         if len(call.args) == 1 and "#" not in self.text[self.line_start(start) : end]:
             return self.delete(start, end)
-        spans = [self.tree.span(each) for each in call.args]
-        ends = [self.tree.span(each.value).end for each in call.args]
-        index = list(call.args).index(arg)
-        return self._without([Span(s.start, e) for s, e in zip(spans, ends, strict=True)], index)
+        return self._without(self._spans_of(call.args), list(call.args).index(arg))
+
+    def without_arguments(self, call: cst.Call, gone: Sequence[cst.Arg]) -> Edits | None:
+        """Remove several, but not all, arguments of a call; None if a comment would be lost."""
+        indices = {list(call.args).index(arg) for arg in gone}
+        return self._without_all(self._spans_of(call.args), indices)
+
+    def _spans_of(self, args: Sequence[cst.Arg]) -> list[Span]:
+        """Return the spans of arguments without their commas."""
+        return [Span(self.tree.span(each).start, self.tree.span(each.value).end) for each in args]
 
     def without_item(self, statement: cst.With, item: cst.WithItem) -> Edits | None:
         """Remove one context manager from a `with`; None if it is the only one or has comments."""
@@ -189,6 +194,17 @@ class ExpressionEdits:
         if not tail.strip() and not self.text[line : member.start].strip():
             return self.delete(line, self.after_line(end))
         return self.delete(member.start, end + len(tail) - len(tail.lstrip()))
+
+    def _without_all(self, members: Sequence[Span], gone: set[int]) -> Edits | None:
+        """Remove several, but not all, of some comma-separated items."""
+        last = len(members) - 1
+        kept = max(set(range(len(members))) - gone)
+        if kept == last or gone == {last}:
+            return tuple(edit for index in gone for edit in self._without(members, index))
+        if "#" in self.text[members[kept].end : members[last].end]:
+            return None
+        inner = (edit for index in gone if index < kept for edit in self._without(members, index))
+        return (*inner, *self.delete(members[kept].end, members[last].end))
 
     def _behind_comma(self, offset: int) -> int:
         """Return the offset behind a comma at this offset, or the offset itself."""

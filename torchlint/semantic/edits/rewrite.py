@@ -141,14 +141,14 @@ class Rewrite(ExpressionEdits):
         within = frozenset(map(id, roots))
         lines: dict[int, list[Binding]] = {}
         for root in roots:
-            bindings = self.scopes.reaching(root)
-            if len(bindings) != 1 or bindings[0].how is not How.IMPORT:
+            binding = self.scopes.only(root)
+            if binding.how is not How.IMPORT:
                 continue
-            if not self.tree.is_own(bindings[0].node):  # behind an import of another module
+            if not self.tree.is_own(binding.node):  # behind an import of another module
                 continue
-            known = lines.setdefault(id(bindings[0].node), [])
-            if bindings[0] not in known and not self.scopes.used_outside(bindings[0], within):
-                known.append(bindings[0])
+            known = lines.setdefault(id(binding.node), [])
+            if binding not in known and not self.scopes.used_outside(binding, within):
+                known.append(binding)
         for unused in lines.values():
             cut = self.without_import(unused) if unused else ()
             if cut is None:
@@ -182,17 +182,6 @@ class Rewrite(ExpressionEdits):
             last = alias.asname.name if alias.asname is not None else alias.name
             spans.append(Span(self.tree.span(alias.name).start, self.tree.span(last).end))
         return self._without_all(spans, gone)
-
-    def _without_all(self, members: Sequence[Span], gone: set[int]) -> Edits | None:
-        """Remove several, but not all, of some comma-separated items."""
-        last = len(members) - 1
-        kept = max(set(range(len(members))) - gone)
-        if kept == last or gone == {last}:
-            return tuple(edit for index in gone for edit in self._without(members, index))
-        if "#" in self.text[members[kept].end : members[last].end]:
-            return None
-        inner = (edit for index in gone if index < kept for edit in self._without(members, index))
-        return (*inner, *self.delete(members[kept].end, members[last].end))
 
     def _is_above(self, node: cst.CSTNode, at: cst.CSTNode | None) -> bool:
         """Return whether an import has always run before a node, by default the first code."""
@@ -340,7 +329,7 @@ class Rewrite(ExpressionEdits):
     def _emptied_else(self, last: cst.BaseStatement) -> Edits | None:
         """Remove the `else:` whose last statement goes, None for another block or a comment."""
         block = self.tree.parent(last)
-        branch = self.tree.parent(block) if block is not None else None
+        branch = self.tree.parent(block)
         if not isinstance(branch, cst.Else):
             return None
         start = self.line_start(self.tree.span(branch).start)

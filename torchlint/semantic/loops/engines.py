@@ -58,9 +58,9 @@ class Engines(Analysis):
         engines = [call for call, _ in self._registered(function)] if self._are_used else []
         for run in self.functions.attributes("run") if engines else ():
             call = self.tree.parent(run)
-            bindings = self.scopes.reaching(run.value) if isinstance(run.value, cst.Name) else ()
-            if isinstance(call, cst.Call) and call.func is run and len(bindings) == 1:
-                if any(each is bindings[0].value for each in engines):
+            made = self.scopes.only(run.value).value
+            if isinstance(call, cst.Call) and call.func is run:
+                if any(each is made for each in engines):
                     yield call
 
     def event_rate(self, event: cst.BaseExpression) -> Rate | None:
@@ -91,11 +91,10 @@ class Engines(Analysis):
     def _registered(self, function: cst.FunctionDef) -> Iterator[tuple[cst.Call, cst.Arg]]:
         """Yield the calls that get a function as an argument."""
         for mention in self.functions.mentions(function.name.value):
-            arg = self.tree.parent(mention)
-            call = self.tree.parent(arg) if isinstance(arg, cst.Arg) else None
+            arg, call = self.tree.parent(mention), self.tree.taker(mention)
             if (
                 isinstance(arg, cst.Arg)
-                and isinstance(call, cst.Call)
+                and call is not None
                 and isinstance(mention, (cst.Name, cst.Attribute))
                 and self.functions.definition(mention) is function
             ):

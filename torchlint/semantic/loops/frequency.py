@@ -12,6 +12,7 @@ import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.hooks import Rate
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.flags import is_spent
 from torchlint.semantic.loops.loops import LoopNode, Loops
 from torchlint.semantic.loops.ownership import Ownership
@@ -22,7 +23,6 @@ from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import method_of, word_of
 from torchlint.semantic.values.iteration import COUNTER
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class Frequency(Enum):
@@ -33,10 +33,13 @@ class Frequency(Enum):
     UNKNOWN = auto()
 
 
+_RANK: Final = (
+    "rank|rank_?0|rank_?zero|global_zero|get_rank|is_main_process|is_master|is_main|main_process|"
+    "master_process|master"
+)
 _RARE: Final = re.compile(
     r"(?:\w*_)?(?:debug|verbose|log|logs|logging|log_\w+|print|print_\w+|vis|viz|visuali[sz]e|"
-    r"plot|plots|profile|profiling|rank|local_rank|global_rank|"
-    r"is_main_process|is_master|is_main|main_process|master_process|master|get_rank|save|"
+    rf"plot|plots|profile|profiling|{_RANK}|save|"
     r"save_\w+|dry_run|is_logging|should_log|do_log|display\w*|sample_interval|\w+_interval|"
     r"\w+_freq|\w+_every|every_\w+|done|terminated|truncated|last|(?:is_)?last_(?:step|batch|iter\w*))",
     re.IGNORECASE,
@@ -45,10 +48,7 @@ _ACCUMULATES: Final = re.compile(
     r"(?:\w*_)?(?:grad_?)?(?:acc|accum|accumulate|accumulation)(?:_\w+)?|\w*accumulation\w*",
     re.IGNORECASE,
 )
-_RANKS: Final = re.compile(
-    r"(?:\w*_)?(?:rank|get_rank|is_main_process|is_master|is_main|main_process|master_process|master)",
-    re.IGNORECASE,
-)
+_RANKS: Final = re.compile(rf"(?:\w*_)?(?:{_RANK})", re.IGNORECASE)
 _COUNTERS: Final = re.compile(
     r"(?:\w*_)?(?:step|steps|iter|iters|iteration|iterations|batch_idx|batch_index|epoch|counter)"
     r"|num_batches_tracked"
@@ -63,14 +63,11 @@ _WARNINGS: Final = frozenset("warn warning error critical exception warn_once".s
 _NO_RESULTS: Final = ("None", "True", "False")
 
 
-class Frequencies(ValueAnalysis):
+class Frequencies(LoopAnalysis):
     """Tells how often statements run."""
 
-    def __init__(
-        self, values: KnownValues, loops: Loops, ownership: Ownership, step_functions: StepFunctions
-    ) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, ownership: Ownership, step_functions: StepFunctions) -> None:
+        super().__init__(loops)
         self.ownership = ownership
         self.step_functions = step_functions
         self._open: set[int] = set()
@@ -93,7 +90,7 @@ class Frequencies(ValueAnalysis):
                     if source is None and path == (COUNTER,):
                         return name.value
         for line in self.tree.within(loop.body, cst.AugAssign):
-            holder = self.tree.parent(self.tree.parent(line) or line)
+            holder = self.tree.parent(self.tree.parent(line))
             adds_one = isinstance(line.value, cst.Integer) and line.value.value == "1"
             if holder is loop.body and adds_one and isinstance(line.operator, cst.AddAssign):
                 return dotted(line.target) or None
@@ -122,7 +119,7 @@ class Frequencies(ValueAnalysis):
         line: cst.CSTNode | None = None
         if type(node) is not cst.Module:
             line = self.tree.statement(node)
-        block = self.tree.parent(line) if line is not None else None
+        block = self.tree.parent(line)
         if isinstance(line, cst.For | cst.If) and isinstance(line.body, cst.SimpleStatementSuite):
             line, block = line.body, line
         if not isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite):
@@ -150,9 +147,7 @@ class Frequencies(ValueAnalysis):
 
     def _remembers(self, function: cst.FunctionDef) -> bool:
         """Return whether a decorator caches the result, so that the body runs once."""
-        marks = (each.decorator for each in function.decorators)
-        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
-        return any(self.functions.names.name(each) in _MEMOS for each in named)
+        return not _MEMOS.isdisjoint(self.names.marks(function))
 
     def _frequency_of_callers(
         self, node: cst.CSTNode, function: cst.FunctionDef | None
@@ -262,6 +257,7 @@ class Frequencies(ValueAnalysis):
 
     def _asks_rank(self, test: cst.BaseExpression) -> bool:
         """Return whether a test checks the rank and no other rare condition."""
+        test = self._assigned(test)
         if isinstance(test, cst.BooleanOperation):
             sides = [side for side in (test.left, test.right) if self.rare(side)]
             return bool(sides) and all(map(self._asks_rank, sides))
@@ -300,9 +296,7 @@ class Frequencies(ValueAnalysis):
 
     def _assigned(self, test: cst.BaseExpression) -> cst.BaseExpression:
         """Return the test that a name holds, or the test itself."""
-        bindings = self.scopes.reaching(test) if isinstance(test, cst.Name) else ()
-        known = len(bindings) == 1 and bindings[0].how is How.ASSIGN
-        return bindings[0].value or test if known else test
+        return self.scopes.only(test).assigned or test
 
     def _steps(self, guard: cst.If) -> bool:
         """Return whether a test only gathers the passes of one optimizer step."""
@@ -378,9 +372,8 @@ class Frequencies(ValueAnalysis):
     def _is_named_rare(self, asked: tuple[cst.Name, bool]) -> bool:
         """Return whether a name holds the result of a rare test."""
         name, wanted = asked
-        bindings = self.scopes.reaching(name)
-        value = bindings[0].value if len(bindings) == 1 else None
-        return value is not None and bindings[0].how is How.ASSIGN and self.rare(value, wanted)
+        value = self.scopes.only(name).assigned
+        return value is not None and self.rare(value, wanted)
 
     def tests_for_non_finite(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
         """Return whether a test comes out as `wanted` only when values are infinite or NaN."""

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 import libcst as cst
 
 from torchlint.edit import Span
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
@@ -16,16 +17,13 @@ from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 _GENERATE: Final = "generate"
 _DRAW: Final = "torch.multinomial"
 _SETTINGS: Final = frozenset(
-    (
-        "max_new_tokens min_new_tokens max_length max_tokens gen_length num_beams do_sample "
-        "temperature top_p top_k num_return_sequences generation_config sampling_params"
-    ).split()
+    "max_new_tokens min_new_tokens max_length max_tokens gen_length num_beams do_sample "
+    "temperature top_p top_k num_return_sequences generation_config sampling_params".split()
 )
 """Arguments that only a function that generates takes."""
 _OF_LANGUAGE: Final = frozenset(
@@ -35,12 +33,11 @@ _OF_LANGUAGE: Final = frozenset(
 _EMBEDS: Final = "get_input_embeddings"
 
 
-class Generation(ValueAnalysis):
+class Generation(LoopAnalysis):
     """Finds loops beside whose passes a wait of a millisecond is nothing."""
 
-    def __init__(self, values: KnownValues, loops: Loops, frequencies: Frequencies) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, frequencies: Frequencies) -> None:
+        super().__init__(loops)
         self.frequencies = frequencies
 
     def is_beside(self, span: Span) -> bool:

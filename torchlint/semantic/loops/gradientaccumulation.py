@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.edit import Span
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _STEPPING: Final = frozenset("update_grad need_update".split())
 """Keywords that make a helper step the optimizer after the backward pass."""
@@ -43,12 +43,11 @@ class Window(NamedTuple):
     closing: cst.If
 
 
-class GradientAccumulations(ValueAnalysis):
+class GradientAccumulations(LoopAnalysis):
     """Finds the loops, and the functions of one pass, that accumulate gradients."""
 
-    def __init__(self, values: KnownValues, loops: Loops, step_functions: StepFunctions) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, step_functions: StepFunctions) -> None:
+        super().__init__(loops)
         self.step_functions = step_functions
 
     def of_functions(self) -> Iterator[Window]:
@@ -208,10 +207,7 @@ class GradientAccumulations(ValueAnalysis):
 
     def _only_value(self, test: cst.BaseExpression) -> cst.BaseExpression | None:
         """Return the value of a name that is the whole test."""
-        if not isinstance(test, cst.Name):
-            return None
-        bindings = self.functions.scopes.reaching(test)
-        return bindings[0].value if len(bindings) == 1 else None
+        return self.scopes.only(test).value
 
     def _clears(self, around: _Pass, besides: cst.If | None = None) -> bool:
         """Return whether each pass clears the gradients of the previous one."""

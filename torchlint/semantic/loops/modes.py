@@ -13,13 +13,13 @@ import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.instances import PREPARING, SAME
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo, memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.kind import Kind, conventional, derived, is_module_class
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.values import State
 
 
@@ -63,22 +63,21 @@ _LOADS: Final = re.compile(
 _WRAPPERS: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
 })  # fmt: skip
+_PLAIN: Final = ("builtins.object", "object")
 _SWITCHES: Final = ("eval", "train")
 _REMEMBERED: Final = 20_000
 
 
-class Modes(ValueAnalysis):
+class Modes(LoopAnalysis):
     """Finds the effects of `eval()` and `train()` on the networks of a file."""
 
     def __init__(
         self,
-        values: KnownValues,
         loops: Loops,
         roots: Callable[[cst.BaseExpression], frozenset[object]],
         same: Callable[[cst.BaseExpression, cst.BaseExpression], bool],
     ) -> None:
-        super().__init__(values)
-        self.loops = loops
+        super().__init__(loops)
         self.roots = roots
         self.same = same
         self._switches = [
@@ -115,10 +114,8 @@ class Modes(ValueAnalysis):
 
     def _given(self, network: cst.BaseExpression) -> list[cst.BaseExpression]:
         """Return what callers pass for a network that is a parameter."""
-        bindings = self.scopes.reaching(network) if isinstance(network, cst.Name) else ()
-        nodes = [each.node for each in bindings]
-        parameters = [each for each in nodes if isinstance(each, cst.Param)]
-        return self.functions.given(parameters[0]) if len(parameters) == len(nodes) == 1 else []
+        node = self.scopes.only(network).node
+        return self.functions.given(node) if isinstance(node, cst.Param) else []
 
     def _of_call(self, call: cst.Call) -> bool | None:
         name = self.names.name(call.func)
@@ -194,13 +191,8 @@ class Modes(ValueAnalysis):
         return isinstance(node, (cst.Integer, cst.Float)) and float(node.value) == 0
 
     def _has_hidden_base(self, owner: cst.ClassDef) -> bool:
-        return any(
-            not name.startswith("torch.nn.") and name not in ("builtins.object", "object")
-            for line in self.functions.lineage(owner)
-            for base in line.bases
-            if not isinstance(self.functions.definition(base.value), cst.ClassDef)
-            for name in [self.names.name(base.value) or ""]
-        )
+        names = (self.names.name(base) or "" for base in self.functions.outer_bases(owner))
+        return any(not each.startswith("torch.nn.") and each not in _PLAIN for each in names)
 
     def _makes_hidden(self, mention: cst.CSTNode, name: str | None) -> bool:
         """Return whether a call builds a part of a network that another file defines."""
@@ -321,13 +313,9 @@ class Modes(ValueAnalysis):
         home, text = self.scopes.function(given), dotted(other).removesuffix(".module")
         if home is None or text in self.scopes.scope_at(home).bindings:
             return False
-        bindings = self.scopes.reaching(given) if isinstance(given, cst.Name) else ()
-        for binding in bindings:
-            if isinstance(binding.node, cst.Param):
-                passed = self.functions.given(binding.node)
-                if not passed or any(self._may_be(each, text) for each in passed):
-                    return True
-        return False
+        parameters = (each.parameter for each in self.scopes.reaching(given))
+        passed = [self.functions.given(each) for each in parameters if each is not None]
+        return any(not each or any(self._may_be(one, text) for one in each) for each in passed)
 
     def _may_be(self, passed: cst.BaseExpression, text: str) -> bool:
         return dotted(passed).removesuffix(".module") in ("", text) or not self._is_own(passed)
@@ -336,7 +324,7 @@ class Modes(ValueAnalysis):
         """Return whether a name was assigned or passed a network of its own."""
         if isinstance(network, cst.Attribute):
             return dotted(network).startswith("self.")
-        bindings = self.scopes.reaching(network) if isinstance(network, cst.Name) else ()
+        bindings = self.scopes.reaching(network)
         return bool(bindings) and all(map(self._binds_own, bindings))
 
     def _binds_own(self, binding: Binding) -> bool:
@@ -399,7 +387,9 @@ class Modes(ValueAnalysis):
         if function is None:
             return Mode.TRAIN
         callers = self.functions.callers(function)
-        if not callers and self._is_ruled_by_base(function, network):
+        if not callers and (
+            self.functions.called_unseen(function) or self._is_ruled_by_base(function, network)
+        ):
             return Mode.UNKNOWN
         if not callers or not depth:
             return Mode.HIDDEN

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.finding import Note
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.generation import Generation
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
@@ -22,18 +22,14 @@ _STEPS: Final = re.compile(
 )
 _UPDATES: Final = frozenset("update updates learn optimize optimise replay step".split())
 _ANSWERS: Final = frozenset(
-    (
-        "act action actions sample generate predict infer decode encode translate beam greedy "
-        "backward interpolate reconstruct"
-    ).split()
+    "act action actions sample generate predict infer decode encode translate beam greedy "
+    "backward interpolate reconstruct".split()
 )
 _LOSSES: Final = frozenset("loss losses penalty criterion".split())
 _ONCE: Final = frozenset(
-    (
-        "init initialize build make create load save export setup main test demo plot show draw "
-        "visualize visualise summary profile benchmark warmup check trace run train fit evaluate "
-        "get parse register all samples epoch grid image images video"
-    ).split()
+    "init initialize build make create load save export setup main test demo plot show draw "
+    "visualize visualise summary profile benchmark warmup check trace run train fit evaluate "
+    "get parse register all samples epoch grid image images video".split()
 )
 """Words in names of functions that a program calls rarely, whatever else the name says."""
 _TRAINS: Final = frozenset("train training run fit".split())
@@ -42,19 +38,12 @@ _PASSES: Final = frozenset("step batch iter iteration minibatch".split())
 _REPEATED: Final = "the loop that runs this in every step"
 
 
-class Repetition(Analysis):
+class Repetition(LoopAnalysis):
     """Separates code that runs in every step from setup code, in loops and in networks."""
 
-    def __init__(
-        self,
-        functions: Functions,
-        frequencies: Frequencies,
-        loops: Loops,
-        generation: Generation,
-    ) -> None:
-        super().__init__(functions)
+    def __init__(self, loops: Loops, frequencies: Frequencies, generation: Generation) -> None:
+        super().__init__(loops)
         self.frequencies = frequencies
-        self.loops = loops
         self.generation = generation
 
     def each_step(self, node: cst.CSTNode) -> bool:

@@ -6,8 +6,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.hooks import Rate
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import LoopNode, Loops, Role
 from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.scope.memo import memoized
@@ -15,20 +15,17 @@ from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
 
 _ONCE: Final = frozenset(
-    (
-        "test tests demo check example main setup init initialize profile benchmark bench warmup "
-        "trace debug smoke pretrain overfit fit"
-    ).split()
+    "test tests demo check example main setup init initialize profile benchmark bench warmup "
+    "trace debug smoke pretrain overfit fit".split()
 )
 """Words in names of functions that a program calls once, if at all."""
 
 
-class StepFunctions(Analysis):
+class StepFunctions(LoopAnalysis):
     """Finds the functions that go backward and step by themselves, without a loop around."""
 
-    def __init__(self, functions: Functions, loops: Loops, ownership: Ownership) -> None:
-        super().__init__(functions)
-        self.loops = loops
+    def __init__(self, loops: Loops, ownership: Ownership) -> None:
+        super().__init__(loops)
         self.ownership = ownership
 
     def is_pass(self, function: cst.FunctionDef) -> bool:

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
+from torchlint.semantic.scope.bindings import holds
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class StuckMode(NamedTuple):
@@ -41,12 +42,11 @@ class _ModeChange(NamedTuple):
     switch: cst.Call
 
 
-class StuckModes(ValueAnalysis):
+class StuckModes(LoopAnalysis):
     """Follows the mode of networks around the loops of a file."""
 
-    def __init__(self, values: KnownValues, loops: Loops, modes: Modes) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, modes: Modes) -> None:
+        super().__init__(loops)
         self.modes = modes
 
     @cached_property
@@ -142,7 +142,7 @@ class StuckModes(ValueAnalysis):
     def _last(self, changes: list[_ModeChange], path: str) -> _ModeChange | None:
         """Return the last change that may affect a network, as UNKNOWN unless it certainly does."""
         for change in reversed(changes):
-            if change.path and _holds(change.path, path):
+            if change.path and holds(change.path, path):
                 return change
             if change.mode is Mode.EVAL:
                 continue
@@ -152,7 +152,7 @@ class StuckModes(ValueAnalysis):
 
     def _differs(self, one: str, other: str, home: cst.CSTNode, depth: int = CALLED) -> bool:
         """Return whether two paths at one place certainly lead to different networks."""
-        if not one or not other or _holds(one, other):
+        if not one or not other or holds(one, other):
             return False
         if one.startswith("self.") != other.startswith("self."):
             return False
@@ -274,7 +274,3 @@ class StuckModes(ValueAnalysis):
 def _plain(path: str) -> str:
     """Remove the `.module` of a DataParallel wrapper from a path."""
     return path.removesuffix(".module")
-
-
-def _holds(outer: str, inner: str) -> bool:
-    return inner == outer or inner.startswith(f"{outer}.")

@@ -45,10 +45,23 @@ class Binding(NamedTuple):
     qualified: str = ""
     starred: bool = False
 
+    @property
+    def assigned(self) -> cst.BaseExpression | None:
+        """The value of a plain assignment, None for any other binding."""
+        return self.value if self.how is How.ASSIGN else None
+
+    @property
+    def parameter(self) -> cst.Param | None:
+        """The parameter of a function or a lambda, None for any other binding."""
+        return self.node if type(self.node) is cst.Param else None
+
 
 # Bindings compare by identity, as nodes do, and are keys of many dictionaries.
 Binding.__eq__ = object.__eq__  # type: ignore[method-assign]
 Binding.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+UNBOUND: Final = Binding("", How.OTHER, cst.Module([]), -1)
+"""What stands for the binding of a name that has no binding, or no certain one."""
 
 
 class Scope:
@@ -86,6 +99,11 @@ class Scope:
     def is_function(self) -> bool:
         """Whether this is a function or a lambda."""
         return type(self.node) in (cst.FunctionDef, cst.Lambda)
+
+
+def holds(outer: str, inner: str) -> bool:
+    """Return whether one dotted path is that of another, or of a part of it."""
+    return inner == outer or inner.startswith(f"{outer}.")
 
 
 def dotted(node: cst.CSTNode) -> str:

@@ -46,7 +46,7 @@ class Blocks:
         if type(node) is cst.For:
             found = (node.body, *self.blocks(node))
         elif type(node) is cst.Param:
-            owner = self.tree.parent(self.tree.parent(node) or node)
+            owner = self.tree.parent(self.tree.parent(node))
             body = owner.body if type(owner) is cst.FunctionDef else None
             found = (body,) if body is not None else ()
         elif type(node) is cst.ExceptHandler:

@@ -11,20 +11,16 @@ _CONCURRENT: Final = frozenset(
 )
 """Modules of Python that run or share what one file does not show."""
 _HOST: Final = (sys.stdlib_module_names - _CONCURRENT) | frozenset(
-    (
-        "builtins torch torchvision torchaudio numpy PIL cv2 skimage scipy imageio pandas sklearn "
-        "h5py lmdb yaml librosa soundfile nibabel pydicom SimpleITK tifffile rasterio matplotlib "
-        "albumentations nltk msgpack pyarrow networkx av decord blosc zarr"
-    ).split()
+    "builtins torch torchvision torchaudio numpy PIL cv2 skimage scipy imageio pandas sklearn "
+    "h5py lmdb yaml librosa soundfile nibabel pydicom SimpleITK tifffile rasterio matplotlib "
+    "albumentations nltk msgpack pyarrow networkx av decord blosc zarr".split()
 )
 """Packages that read and change data in host memory, with known random functions."""
 _OTHER: Final = sys.stdlib_module_names | frozenset(
-    (
-        "torchtext torchmetrics torchinfo seaborn tqdm wandb mlflow tensorboardX tensorboard "
-        "visdom rich transformers timm sacrebleu tabulate termcolor colorama kornia "
-        "segmentation_models_pytorch efficientnet_pytorch torch_geometric accelerate loguru absl "
-        "einops"
-    ).split()
+    "torchtext torchmetrics torchinfo seaborn tqdm wandb mlflow tensorboardX tensorboard "
+    "visdom rich transformers timm sacrebleu tabulate termcolor colorama kornia "
+    "segmentation_models_pytorch efficientnet_pytorch torch_geometric accelerate loguru absl "
+    "einops".split()
 )
 """More packages that run no code of a script but what they are given."""
 _COMMON_NAMES: Final = frozenset({
@@ -58,11 +54,9 @@ OBJECTS: Final = ("builtins.object", "abc.ABC", "typing.Generic", "typing.Protoc
 TRANSFORM_ARGUMENTS: Final = ("transform", "target_transform", "transforms", "loader")
 """Keywords of library datasets whose values run for every item."""
 _SECOND_IS_DATA: Final = frozenset(
-    (
-        "MNIST FashionMNIST KMNIST QMNIST EMNIST CIFAR10 CIFAR100 SVHN STL10 ImageNet "
-        "VOCDetection VOCSegmentation Cityscapes CelebA Places365 Flowers102 OxfordIIITPet DTD "
-        "Food101 GTSRB StanfordCars FGVCAircraft LSUN CocoDetection CocoCaptions"
-    ).split()
+    "MNIST FashionMNIST KMNIST QMNIST EMNIST CIFAR10 CIFAR100 SVHN STL10 ImageNet "
+    "VOCDetection VOCSegmentation Cityscapes CelebA Places365 Flowers102 OxfordIIITPet DTD "
+    "Food101 GTSRB StanfordCars FGVCAircraft LSUN CocoDetection CocoCaptions".split()
 )
 """Datasets of torchvision whose second argument is a split, an option or a file."""
 
@@ -77,10 +71,8 @@ FACTORIES: Final = (
     FILLED
     | DRAWN
     | frozenset(
-        (
-            "Generator manual_seed device frombuffer identity tri default_rng load memmap fromfile "
-            "loadtxt genfromtxt open_memmap fromstring"
-        ).split()
+        "Generator manual_seed device frombuffer identity tri default_rng load memmap fromfile "
+        "loadtxt genfromtxt open_memmap fromstring".split()
     )
 )
 """Functions of torch and NumPy that create tensors and arrays from numbers, or read a file."""
@@ -96,38 +88,29 @@ PLAIN_RESULTS: Final = frozenset(
 TO_HOST: Final = frozenset("cpu numpy tolist item".split())
 """Methods of tensors whose result lies in host memory."""
 TENSOR_METHODS: Final = frozenset(
-    (
-        "to cuda size dim unsqueeze permute contiguous detach float long half eq ne expand "
-        "masked_fill topk cpu softmax view_as type_as"
-    ).split()
+    "to cuda size dim unsqueeze permute contiguous detach float long half eq ne expand "
+    "masked_fill topk cpu softmax view_as type_as".split()
 )
 """Methods of tensors that NumPy arrays lack."""
 NETWORK_METHODS: Final = frozenset(
-    (
-        "train eval to cuda cpu half float double parameters named_parameters modules "
-        "named_modules children buffers state_dict load_state_dict zero_grad requires_grad_"
-    ).split()
+    "train eval to cuda cpu half float double parameters named_parameters modules "
+    "named_modules children buffers state_dict load_state_dict zero_grad requires_grad_".split()
 )
 """Methods of networks that do not run their forward pass."""
 CONTAINER_AND_TENSOR_METHODS: Final = frozenset(
-    (
-        "item to cuda cpu detach data numpy tolist size dim numel view reshape permute transpose t "
-        "squeeze unsqueeze flatten expand expand_as repeat contiguous clone float double half long "
-        "int bool byte type type_as argmax argmin max min sum mean std var eq ne gt ge lt le add "
-        "sub mul div pow abs sqrt exp log softmax log_softmax sigmoid tanh relu topk sort gather "
-        "index_select masked_fill masked_select scatter_ fill_ zero_ add_ sub_ mul_ div_ copy_ "
-        "norm cumsum prod any all where round clamp clamp_ chunk split unbind matmul mm bmm "
-        "nonzero astype find rfind decode encode append extend insert pop items keys "
-        "values get setdefault format join strip "
-        "startswith endswith replace lower upper copy index count"
-    ).split()
+    "item to cuda cpu detach data numpy tolist size dim numel view reshape permute transpose t "
+    "squeeze unsqueeze flatten expand expand_as repeat contiguous clone float double half long "
+    "int bool byte type type_as argmax argmin max min sum mean std var eq ne gt ge lt le add "
+    "sub mul div pow abs sqrt exp log softmax log_softmax sigmoid tanh relu topk sort gather "
+    "index_select masked_fill masked_select scatter_ fill_ zero_ add_ sub_ mul_ div_ copy_ "
+    "norm cumsum prod any all where round clamp clamp_ chunk split unbind matmul mm bmm "
+    "nonzero astype find rfind decode encode append extend insert pop items keys values get "
+    "setdefault format join strip startswith endswith replace lower upper copy index count".split()
 )
 """Methods of tensors and Python containers that run no code of their arguments."""
 LOGGING_METHODS: Final = frozenset(
-    (
-        "info debug warning error set_postfix set_postfix_str set_description add_scalar "
-        "add_scalars add_image write flush"
-    ).split()
+    "info debug warning error set_postfix set_postfix_str set_description add_scalar "
+    "add_scalars add_image write flush".split()
 )
 """Methods of loggers, progress bars and files."""
 

@@ -56,37 +56,27 @@ _PATTERNS: Final = (
 )
 _STAR: Final = {
     "torch": frozenset(
-        (
-            "tensor as_tensor from_numpy no_grad inference_mode set_grad_enabled enable_grad "
-            "device zeros ones stack cat save load Tensor FloatTensor nn optim cuda autocast "
-            "GradScaler"
-        ).split()
+        "tensor as_tensor from_numpy no_grad inference_mode set_grad_enabled enable_grad "
+        "device zeros ones stack cat save load Tensor FloatTensor nn optim cuda autocast "
+        "GradScaler".split()
     ),
     "torch.utils.data": frozenset(
-        (
-            "DataLoader Dataset IterableDataset TensorDataset Subset ConcatDataset random_split "
-            "Sampler RandomSampler SequentialSampler BatchSampler DistributedSampler "
-            "WeightedRandomSampler SubsetRandomSampler"
-        ).split()
+        "DataLoader Dataset IterableDataset TensorDataset Subset ConcatDataset random_split "
+        "Sampler RandomSampler SequentialSampler BatchSampler DistributedSampler "
+        "WeightedRandomSampler SubsetRandomSampler".split()
     ),
     "torch.optim": frozenset(
-        (
-            "Adam AdamW SGD RMSprop Adagrad Adadelta Adamax NAdam RAdam LBFGS SparseAdam ASGD "
-            "Rprop Optimizer lr_scheduler"
-        ).split()
+        "Adam AdamW SGD RMSprop Adagrad Adadelta Adamax NAdam RAdam LBFGS SparseAdam ASGD "
+        "Rprop Optimizer lr_scheduler".split()
     ),
     "torch.optim.lr_scheduler": frozenset(
-        (
-            "StepLR MultiStepLR ExponentialLR CosineAnnealingLR ReduceLROnPlateau OneCycleLR "
-            "LambdaLR CyclicLR CosineAnnealingWarmRestarts LinearLR"
-        ).split()
+        "StepLR MultiStepLR ExponentialLR CosineAnnealingLR ReduceLROnPlateau OneCycleLR "
+        "LambdaLR CyclicLR CosineAnnealingWarmRestarts LinearLR".split()
     ),
     "torch.cuda.amp": frozenset("autocast GradScaler custom_fwd custom_bwd".split()),
     "torch.autograd": frozenset(
-        (
-            "Variable Function grad backward no_grad enable_grad set_grad_enabled detect_anomaly "
-            "set_detect_anomaly"
-        ).split()
+        "Variable Function grad backward no_grad enable_grad set_grad_enabled detect_anomaly "
+        "set_detect_anomaly".split()
     ),
 }
 _STAR_CLASSES: Final = re.compile(
@@ -135,6 +125,11 @@ class Names:
         self._joints = Memo[int, "str | None"](None, self.trail, self._joint_of)
         self._asked: dict[int, tuple[Binding, ...]] = {}
         """The bindings that reach names, keyed by identity."""
+
+    def marks(self, definition: cst.FunctionDef | cst.ClassDef) -> list[str]:
+        """Return the qualified names of the decorators of a function or class, "" for unknown."""
+        marks = (each.decorator for each in definition.decorators)
+        return [self.name(m.func if type(m) is cst.Call else m) or "" for m in marks]
 
     def factory(self, call: cst.Call) -> Factory | None:
         """Return the function of torch by which a call creates a tensor."""

@@ -11,7 +11,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.scope.bindings import Binding, How, Scope, dotted
+from torchlint.semantic.scope.bindings import UNBOUND, Binding, How, Scope, dotted
 from torchlint.semantic.scope.blocks import Blocks, Fork
 from torchlint.semantic.syntax.tree import Tree
 
@@ -371,10 +371,14 @@ class Scopes(Blocks):
         return None
 
     @cached_method
-    def reaching(self, use: cst.Name) -> tuple[Binding, ...]:
-        """Return every binding whose value `use` can have; none for builtins and star imports."""
-        here = self.scope(use)
-        return self.reaching_name(use.value, use, here)
+    def reaching(self, use: cst.CSTNode | None) -> tuple[Binding, ...]:
+        """Return every binding whose value a name can have; none for builtins and other nodes."""
+        return self.reaching_name(use.value, use, self.scope(use)) if type(use) is cst.Name else ()
+
+    def only(self, use: cst.CSTNode | None) -> Binding:
+        """Return the one binding that a name can have, `UNBOUND` if it can have several or none."""
+        found = self.reaching(use)
+        return found[0] if len(found) == 1 else UNBOUND
 
     def used_outside(self, binding: Binding, nodes: frozenset[int]) -> bool:
         """Return whether an imported name is exported, or read by other than the given nodes."""
@@ -450,11 +454,7 @@ class Scopes(Blocks):
         return self.tree.inside(place, binding.node) and not isinstance(binding.node, cst.For)
 
     def _carried(
-        self,
-        bindings: list[Binding],
-        behind: int,
-        place: cst.CSTNode,
-        killer: cst.CSTNode | None,
+        self, bindings: list[Binding], behind: int, place: cst.CSTNode, killer: cst.CSTNode | None
     ) -> list[Binding]:
         """Return the bindings, from `behind` on, that a loop carries into its next pass."""
         found: dict[Binding, None] = {}
@@ -496,10 +496,23 @@ class Scopes(Blocks):
         found = self._readers.get(_identity(binding), ())
         return found if len(words) == 1 else sorted(found, key=self.tree.order)
 
+    def only_use(self, line: cst.CSTNode | None) -> cst.Name | None:
+        """Return the only read, in its function, of the single name that an assignment binds."""
+        if not isinstance(line, cst.Assign) or len(line.targets) != 1:
+            return None
+        target = line.targets[0].target
+        binding = self.stored(target) if isinstance(target, cst.Name) else None
+        uses = list(self.uses(binding, self.home(target))) if binding is not None else []
+        return uses[0] if len(uses) == 1 and self.only(uses[0]) is binding else None
+
+    def line_for(self, use: cst.CSTNode | None) -> cst.Assign | None:
+        """Return the assignment of a name that nothing but `use` reads in its function."""
+        line = self.only(use).node
+        return line if isinstance(line, cst.Assign) and self.only_use(line) is use else None
+
     def only_read_at(self, use: cst.Name) -> cst.BaseExpression | None:
         """Return the value assigned to a name in the same block and used only here."""
-        bindings = self.reaching(use)
-        node = bindings[0].node if len(bindings) == 1 else None
+        node = self.only(use).node
         if not isinstance(node, cst.Assign) or not isinstance(node.targets[0].target, cst.Name):
             return None
         if len(node.targets) != 1 or self.blocks(node) != self.blocks(use):

@@ -8,11 +8,9 @@ from typing import Final
 
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _EVALUATION: Final = frozenset(
-    (
-        "val vali valid validate validates validation validating validator test tests testing "
-        "tester eval evals evaluate evaluates evaluation evaluating evaluator infer inference "
-        "predict predicts prediction predictions accuracy acc scoring heldout holdout"
-    ).split()
+    "val vali valid validate validates validation validating validator test tests testing "
+    "tester eval evals evaluate evaluates evaluation evaluating evaluator infer inference "
+    "predict predicts prediction predictions accuracy acc scoring heldout holdout".split()
 )
 _RUN_TOGETHER: Final = re.compile(
     r"(?:test|val|valid|validation|eval|dev)(?:data)?(?:loaders?|dl|set|iter|data|ds|step|epoch)"

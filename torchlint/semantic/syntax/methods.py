@@ -25,6 +25,20 @@ def last_word(node: cst.CSTNode | None) -> str:
     return last.value if type(last) is cst.Name else ""
 
 
+def choices_of(node: cst.CSTNode) -> tuple[cst.BaseExpression, ...]:
+    """Return what the value of `a if test else b`, or of `a or b`, is one of; else nothing."""
+    if type(node) is cst.IfExp:
+        return (node.body, node.orelse)
+    return (node.left, node.right) if type(node) is cst.BooleanOperation else ()
+
+
+def root_of(node: cst.CSTNode, *, items: bool = False) -> cst.CSTNode:
+    """Return what attributes are read from, `a` of `a.b.c`; with `items` also of `a[0].b`."""
+    while type(node) is cst.Attribute or (items and type(node) is cst.Subscript):
+        node = node.value
+    return node
+
+
 def word_of(call: cst.Call) -> str:
     """Return the last word of what a call calls: `f` of `f()` and `a.f()`, "" of others."""
     return last_word(call.func)

@@ -27,8 +27,7 @@ _SKIPPED: Final = frozenset(
         "lpar rpar leading_lines trailing_whitespace comma semicolon equal dot header footer "
         "indent lines_after_decorators colon lbrace rbrace lbracket rbracket first_colon "
         "second_colon asynchronous star posonly_ind type_parameters attr keyword operator newline "
-        "relative leading_whitespace encoding default_indent default_newline "
-        "has_trailing_newline"
+        "relative leading_whitespace encoding default_indent default_newline has_trailing_newline"
     ).split()
 )
 _SOURCE_ORDER: Final = {
@@ -92,11 +91,7 @@ class Tree:
     """
 
     def __init__(
-        self,
-        source: Source,
-        syntax: Syntax,
-        texts: tuple[LinkedText, ...] = (),
-        view: View = ALONE,
+        self, source: Source, syntax: Syntax, texts: tuple[LinkedText, ...] = (), view: View = ALONE
     ) -> None:
         self.source = source
         self.syntax = syntax
@@ -173,10 +168,16 @@ class Tree:
             elif type(child) not in _NO_NODES and _is_node(child):
                 yield child
 
-    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        """Return the node that holds `node`; None for the module and for layout."""
-        rank = self.ranks.get(node, 0)
+    def parent(self, node: cst.CSTNode | None) -> cst.CSTNode | None:
+        """Return the node that holds `node`; None for the module, for layout and for None."""
+        rank = self.ranks.get(node, 0) if node is not None else 0
         return self.nodes[self.outer[rank]] if self.outer[rank] >= 0 else None
+
+    def taker(self, node: cst.CSTNode | None) -> cst.Call | None:
+        """Return the call that gets `node` as an argument, None if none does."""
+        holder = self.parent(node)
+        call = self.parent(holder) if type(holder) is cst.Arg else None
+        return call if type(call) is cst.Call else None
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the nodes around `node`, the nearest first, the module last."""

@@ -11,6 +11,7 @@ import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.hooks import Rate
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
@@ -23,7 +24,6 @@ from torchlint.semantic.training.additions import (
 )
 from torchlint.semantic.training.readings import Readings
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 AccumulationNode = cst.AugAssign | cst.Assign | cst.Call
 
@@ -56,17 +56,14 @@ class Accumulator(NamedTuple):
 _UNSPLIT: Final = (Adding.METER, Adding.MIX, Adding.ENTRY)
 
 
-class Accumulators(ValueAnalysis):
+class Accumulators(LoopAnalysis):
     """Finds additions in batch loops and the names that they accumulate into."""
 
-    def __init__(
-        self, values: KnownValues, loops: Loops, frequencies: Frequencies, readings: Readings
-    ) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, frequencies: Frequencies, readings: Readings) -> None:
+        super().__init__(loops)
         self.frequencies = frequencies
         self.readings = readings
-        self.additions = Additions(values)
+        self.additions = Additions(self.values)
         self._all: list[Accumulation] | None = None
         self._nodes: dict[cst.CSTNode, Accumulation] = {}
 
@@ -230,7 +227,7 @@ class Accumulators(ValueAnalysis):
         holder = self.tree.parent(place)
         if isinstance(holder, cst.For):
             return holder.iter is place and self.kinds.kind(place) is Kind.MAPPING
-        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        call = self.tree.taker(place)
         return isinstance(call, cst.Call) and self.kinds.names.name(call.func) == "builtins.len"
 
     def _grows_by(self, place: cst.BaseExpression, path: str) -> bool:
@@ -244,9 +241,7 @@ class Accumulators(ValueAnalysis):
 
     def _only_computed(self, place: cst.BaseExpression, loop: LoopNode) -> bool:
         """Return whether a read only computes a name that no pass uses further."""
-        assign = next(
-            (o for o in self.tree.ancestors(place) if isinstance(o, cst.BaseSmallStatement)), None
-        )
+        assign = self.tree.smallest_statement(place)
         if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
             return False
         target = assign.targets[0].target

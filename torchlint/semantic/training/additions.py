@@ -197,7 +197,7 @@ class Additions(ValueAnalysis):
         if isinstance(holder, cst.Subscript):
             return isinstance(self.tree.parent(holder), (cst.AssignTarget, cst.AugAssign))
         if isinstance(holder, cst.Attribute) and holder.attr.value == "get":
-            line = self.tree.parent(self.tree.parent(holder) or holder)
+            line = self.tree.parent(self.tree.parent(holder))
             filled = container(line.targets[0].target) if isinstance(line, cst.Assign) else None
             return filled is not None and dotted(filled) == dotted(node)
         return isinstance(holder, cst.ComparisonTarget) and isinstance(

@@ -78,8 +78,9 @@ _SHORT: Final = "fast_dev_run limit_train_batches overfit_batches max_time".spli
 """Options of Lightning that cut a run short."""
 _TRIAL: Final = 200
 """The number of steps below which a run only tries something."""
-_PARSER: Final = re.compile(r"transformers\.(?:\w+\.)*HfArgumentParser")
+_PARSER: Final = re.compile(r"(?:transformers\.(?:\w+\.)*Hf|trl\.(?:\w+\.)*Trl)(?:Argument)?Parser")
 _PARSES: Final = ("parse_json_file", "parse_yaml_file")
+_PARSES_COMMAND: Final = "parse_args_and_config"
 _COMMAND: Final = re.compile(_LIGHTNING + "LightningCLI")
 _INSTANTIATES: Final = ("hydra.utils.instantiate", "hydra.utils.call")
 _TAKES_CONFIGURATION: Final = (
@@ -172,6 +173,12 @@ class TrainerArguments:
         """Whether an option in the call proves Transformers 4.36 or newer."""
         spelled = {arg.keyword.value for arg in self.call.args if arg.keyword is not None}
         return self.framework == "trl" or not spelled.isdisjoint(_RECENT)
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether several passes share an optimizer step, as far as the arguments say."""
+        given = self.given("gradient_accumulation_steps")
+        return given is not None and not self.is_literal("gradient_accumulation_steps", 1)
 
     @cached_property
     def is_trial(self) -> bool:
@@ -343,9 +350,12 @@ class Trainings(ValueAnalysis):
 
     def _read(self) -> Iterator[TrainerArguments]:
         """Yield the arguments that a parser of Transformers reads from a file of the project."""
-        for call in (site.node for site in self.calls.of_methods(*_PARSES)):
-            given = call.args[0].value if call.args else None
-            read = self.values.files.named(given) if given is not None else None
+        for site in self.calls.of_methods(*_PARSES, _PARSES_COMMAND):
+            call, read = site.node, None
+            if site.method == _PARSES_COMMAND:
+                read = self.values.files.started()
+            elif call.args:
+                read = self.values.files.named(call.args[0].value)
             for parser in self._parsers(call) if read is not None else ():
                 for parsed in self._parsed(parser):
                     owner = self.functions.definition(parsed)
@@ -363,10 +373,12 @@ class Trainings(ValueAnalysis):
             for site in self.calls.of(name):
                 kwargs = site.argument("parser_kwargs").node
                 parser = self.values.entry(kwargs, "fit").node if kwargs is not None else None
+                files = [self.values.files.started()]
                 for given in filter(None, (kwargs, parser)):
                     listed = self.values.entry(given, "default_config_files").node
                     paths = listed.elements if isinstance(listed, (cst.List, cst.Tuple)) else ()
-                    read = self.values.files.named(paths[0].value) if len(paths) == 1 else None
+                    files += [self.values.files.named(paths[0].value)] if len(paths) == 1 else []
+                for read in files:
                     options = self.values.entry(read, "trainer").node if read is not None else None
                     if isinstance(options, cst.Dict):
                         yield TrainerArguments(self, site.node, "lightning", None, options)
@@ -416,10 +428,8 @@ class Trainings(ValueAnalysis):
 
     def _unpacked(self, node: cst.BaseExpression) -> TrainerArguments | None:
         """Return the arguments that a name gets out of what a parser reads."""
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-        if len(bindings) != 1 or bindings[0].how is not How.UNPACKED:
-            return None
-        made = bindings[0].value
+        binding = self.scopes.only(node)
+        made = binding.value if binding.how is How.UNPACKED else None
         return next((one for one in self._all_arguments if one.read and one.call is made), None)
 
     def declared(self, owner: cst.ClassDef, name: str) -> Value | None:
@@ -438,7 +448,7 @@ class Trainings(ValueAnalysis):
         """Return what an assignment makes of an option afterwards, None where none may touch it."""
         found = None
         for target in self.functions.attributes(name):
-            line = self.tree.parent(self.tree.parent(target) or target)
+            line = self.tree.parent(self.tree.parent(target))
             if not isinstance(line, (cst.Assign, cst.AugAssign)) or not self._may_be(
                 target.value, call
             ):

@@ -62,11 +62,6 @@ class Branches(ValueAnalysis):
         operator, wanted = test.comparisons[0].operator, test.comparisons[0].comparator
         if not isinstance(operator, cst.Equal) or not isinstance(wanted, cst.SimpleString):
             return False
-        origin = self.origins.of(test.left)
-        values = [each for each in origin.values if isinstance(each, cst.SimpleString)]
-        return (
-            origin.complete
-            and origin.given is None
-            and len(values) == len(origin.values) > 1
-            and all(each.evaluated_value != wanted.evaluated_value for each in values)
-        )
+        known = self.origins.of(test.left).known
+        texts = [each.evaluated_value for each in known if isinstance(each, cst.SimpleString)]
+        return len(texts) == len(known) > 1 and wanted.evaluated_value not in texts

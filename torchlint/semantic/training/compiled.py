@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.training.submodules import Submodules
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -34,6 +35,10 @@ _NEVER: Final = frozenset({
 })  # fmt: skip
 _RUNNING_FIRST: Final = frozenset({"torch.utils.checkpoint.checkpoint"})
 """Functions that run what they are given first."""
+_FUNCTIONS: Final = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
+_STEPS: Final = ("forward", "setup_context", "backward")
+"""The methods of an `autograd.Function` that the compiler traces."""
+_HOOKING: Final = ("register_forward_hook", "register_forward_pre_hook")
 _MOST: Final = 400
 
 
@@ -120,8 +125,7 @@ class Compiled(ValueAnalysis):
     def _options(self, node: cst.BaseExpression) -> cst.Call | None:
         """Return the call with the options if a value compiles what it is given."""
         if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-            made = bindings[0].value if len(bindings) == 1 else None
+            made = self.scopes.only(node).value
             return self._options(made) if isinstance(made, cst.Call) else None
         if not isinstance(node, cst.Call):
             return None
@@ -265,11 +269,7 @@ class Compiled(ValueAnalysis):
     def _is_excluded(self, function: cst.FunctionDef) -> bool:
         if function in self._handed_out:
             return True
-        for mark in function.decorators:
-            named = mark.decorator.func if isinstance(mark.decorator, cst.Call) else mark.decorator
-            if self.names.name(named) in _EXCLUDED:
-                return True
-        return False
+        return not _EXCLUDED.isdisjoint(self.names.marks(function))
 
     @cached_property
     def _handed_out(self) -> frozenset[cst.CSTNode]:
@@ -322,6 +322,43 @@ class Compiled(ValueAnalysis):
             for function, owner in self._run_by(call, frame.owner):
                 if function.name.value != "__init__":
                     yield Frame(function, owner, frame.compilation, skipped or frame.skipped)
+        if frame.owner is not None and frame.function is self._forward(frame.owner):
+            for owner in self.functions.lineage(frame.owner):
+                for hook in self._hooks.get(owner, ()):
+                    yield Frame(hook, self.scopes.class_of(hook), frame.compilation, frame.skipped)
+
+    @cached_property
+    def _hooks(self) -> dict[cst.CSTNode, list[cst.FunctionDef]]:
+        """The functions that run with the forward of a class, or of one of its parts."""
+        found: dict[cst.CSTNode, list[cst.FunctionDef]] = {}
+        for call in self.tree.all(cst.Call):
+            if method_of(call) not in _HOOKING or not call.args or not self._keeps_hook(call):
+                continue
+            hook = self.functions.run_by(call.args[0].value)
+            if hook is not None and isinstance(call.func, cst.Attribute):
+                for owner in self._hooked(call.func.value):
+                    found.setdefault(owner, []).append(hook)
+        return found
+
+    def _keeps_hook(self, call: cst.Call) -> bool:
+        """Return whether a hook certainly stays: none that a test or a later line takes away."""
+        is_dropped = isinstance(self.tree.parent(call), cst.Expr)
+        return self.is_taken(call) and (is_dropped or not self.functions.attributes("remove"))
+
+    def _hooked(self, network: cst.BaseExpression) -> Iterator[cst.ClassDef]:
+        """Yield the classes in view of a network that gets a hook, or of the whole it is part of.
+
+        The hooks of what `torch.compile` returns run outside of the graph.
+        """
+        made = self.values.value_of(network).node
+        if isinstance(made, cst.Call) and self.names.name(made.func) == _COMPILE:
+            return
+        owner = self.functions.instance_of(network)
+        classes = (owner,) if owner is not None else self.submodules.classes(network)
+        if classes or not isinstance(network, cst.Attribute):
+            yield from classes
+        else:
+            yield from self._hooked(network.value)
 
     def unbroken(self, node: cst.CSTNode) -> cst.FunctionDef | None:
         """Return the function that is not compiled at all if the graph breaks at a node.
@@ -344,11 +381,22 @@ class Compiled(ValueAnalysis):
         func = call.func
         if self.names.name(func) in _RUNNING_FIRST and call.args:
             func = call.args[0].value
-        if isinstance(func, cst.Attribute) and owner is not None and self._is_self(func.value):
+        if (
+            isinstance(func, cst.Attribute)
+            and owner is not None
+            and self.functions.is_self(func.value)
+        ):
             method = self.functions.method(owner, func.attr.value)
             if method is not None:
                 yield method, owner
                 return
+        applied = self._applied(func)
+        if applied is not None:
+            for name in _STEPS:
+                step = self.functions.method(applied, name)
+                if step is not None:
+                    yield step, applied
+            return
         definition = self.functions.definition(func)
         if isinstance(definition, cst.FunctionDef):
             inherits = isinstance(func, cst.Attribute) and isinstance(func.value, cst.Call)
@@ -362,14 +410,17 @@ class Compiled(ValueAnalysis):
             if forward is not None:
                 yield forward, each
 
-    def _is_self(self, node: cst.BaseExpression) -> bool:
-        """Return whether a name is the first parameter of a method."""
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-        return (
-            len(bindings) == 1
-            and isinstance(bindings[0].node, cst.Param)
-            and self.functions.owner_of_self(bindings[0].node) is not None
-        )
+    def _applied(self, func: cst.BaseExpression) -> cst.ClassDef | None:
+        """Return the class of this file whose `autograd.Function` a call applies."""
+        made = self.values.value_of(func).node or func
+        if not isinstance(made, cst.Attribute) or made.attr.value != "apply":
+            return None
+        owner = self.functions.definition(made.value)
+        if isinstance(owner, cst.ClassDef) and not _FUNCTIONS.isdisjoint(
+            self.functions.bases(owner)
+        ):
+            return owner
+        return None
 
 
 _NO_CALL: Final = cst.Call(cst.Name("compile"))

@@ -11,32 +11,26 @@ from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.words import words
 
 _COMPUTING: Final = frozenset(
-    (
-        "float int round min max abs len sum list tuple dict bool zip enumerate sorted set any all "
-        "str format repr"
-    ).split()
+    "float int round min max abs len sum list tuple dict bool zip enumerate sorted set any all "
+    "str format repr".split()
 )
 PURE: Final = frozenset(
-    (
-        "sum mean std max min argmax argmin astype flatten ravel squeeze reshape transpose copy "
-        "tolist item round items values keys get format float int long double size numpy cpu "
-        "detach view eq ne any all nonzero join sqrt pow abs exp log log1p norm clamp clip softmax "
-        "sigmoid mul div add sub unsqueeze double half bool masked_fill gather topk sort cumsum "
-        "prod permute t to"
-    ).split()
+    "sum mean std max min argmax argmin astype flatten ravel squeeze reshape transpose copy "
+    "tolist item round items values keys get format float int long double size numpy cpu "
+    "detach view eq ne any all nonzero join sqrt pow abs exp log log1p norm clamp clip softmax "
+    "sigmoid mul div add sub unsqueeze double half bool masked_fill gather topk sort cumsum "
+    "prod permute t to".split()
 )
 _OF_TORCH: Final = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
 _NOT_COMPUTING: Final = frozenset({"torch.save", "torch.load", "torch.manual_seed"})
 _PURE_MODULES: Final = ("numpy.", "math.", "sklearn.metrics.", "scipy.stats.")
 _EFFECTS: Final = ("numpy.save", "numpy.random", "numpy.put", "numpy.copyto", "numpy.testing")
 _METRICS: Final = frozenset(
-    (
-        "metric score accuracy acc precision recall auc iou dice psnr ssim mae mse rmse wer cer "
-        "bleu kappa"
-    ).split()
+    "metric score accuracy acc precision recall auc iou dice psnr ssim mae mse rmse wer cer "
+    "bleu kappa".split()
 )
 """The last words of functions that measure values on the host."""
-_RECORDS: Final = ("typing.NamedTuple", "dataclasses.dataclass")
+_RECORDS: Final = frozenset({"typing.NamedTuple", "dataclasses.dataclass"})
 FILLS: Final = ("append", "extend", "update")
 
 
@@ -68,10 +62,7 @@ class Computations(Analysis):
         """Return whether a class only holds the values that its instances are made of."""
         if not isinstance(made, cst.ClassDef):
             return False
-        marks = (each.decorator for each in made.decorators)
-        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
-        held = {*self.functions.bases(made), *(self.names.name(each) for each in named)}
-        return not held.isdisjoint(_RECORDS)
+        return not _RECORDS.isdisjoint([*self.functions.bases(made), *self.names.marks(made)])
 
     def _measures(self, call: cst.Call) -> bool:
         """Return whether an unseen function is named like a metric, and its result is used."""

@@ -8,13 +8,13 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.libraries import EXITS
 from torchlint.semantic.scope.limits import REACHED
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.training.fitting import Fitting
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _WITHOUT_NEXT: Final = (1, 13)
 _LOADER: Final = "torch.utils.data.DataLoader"
@@ -26,14 +26,13 @@ _PERHAPS: Final = (cst.IfExp, cst.BooleanOperation, cst.ListComp, cst.SetComp, c
 _LEAVING: Final = (cst.Return, cst.Break, cst.Continue)
 
 
-class DeadEnds(ValueAnalysis):
+class DeadEnds(LoopAnalysis):
     """Follows the lines that run whenever a file is started to the first call that raises."""
 
-    def __init__(self, values: KnownValues, loops: Loops, target: Target) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, target: Target) -> None:
+        super().__init__(loops)
         self.target = target
-        self.fitting = Fitting(values.functions)
+        self.fitting = Fitting(self.functions)
         self._stuck: dict[cst.FunctionDef, bool] = {}
 
     @cached_property

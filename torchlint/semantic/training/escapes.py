@@ -10,11 +10,11 @@ from typing import Final
 import libcst as cst
 
 from torchlint.caching import cached_method
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class GraphUse(Enum):
@@ -26,10 +26,8 @@ class GraphUse(Enum):
 
 
 _CUT: Final = frozenset(
-    (
-        "item detach detach_ tolist numpy argmax argmin eq ne gt ge lt le size dim numel long "
-        "int bool byte backward format topk_indices isnan isfinite isinf multinomial"
-    ).split()
+    "item detach detach_ tolist numpy argmax argmin eq ne gt ge lt le size dim numel long "
+    "int bool byte backward format topk_indices isnan isfinite isinf multinomial".split()
 )
 _CUT_NAMES: Final = frozenset({
     "builtins.float", "builtins.int", "builtins.len", "builtins.str", "builtins.print",
@@ -60,12 +58,11 @@ class _Flow:
         self.trained = False
 
 
-class Escapes(ValueAnalysis):
+class Escapes(LoopAnalysis):
     """Follows graphs from the calls that record them to their uses."""
 
-    def __init__(self, values: KnownValues, loops: Loops) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops) -> None:
+        super().__init__(loops)
         self._attribute_words: set[str] = set()
         self._standing_for: dict[int, list[cst.Attribute]] = {}
 
@@ -234,11 +231,9 @@ class Escapes(ValueAnalysis):
                 yield bound
 
     def _read(self, node: cst.BaseExpression) -> tuple[Binding, ...]:
-        if isinstance(node, cst.Name):
-            return self.scopes.reaching(node)
-        if isinstance(node, cst.Attribute):
-            return self.functions.attribute(node)
-        return self._read(node.value) if isinstance(node, cst.Subscript) else ()
+        if isinstance(node, cst.Subscript):
+            return self._read(node.value)
+        return self.functions.bindings(node)
 
     def _cuts(self, call: cst.Call) -> bool:
         func = call.func

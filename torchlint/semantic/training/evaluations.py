@@ -8,16 +8,16 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import says_evaluation, says_training, words
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind, derived
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class Forward(NamedTuple):
@@ -67,11 +67,9 @@ _GRADIENTS: Final = frozenset(
     "requires_grad_ retain_grad grad backward register_hook attribute perturb".split()
 )
 _DERIVES: Final = frozenset(
-    (
-        "attack attacks attacker fgsm pgd saliency gradcam adversarial adversary adv adversaries "
-        "deepfool cw autoattack perturbation jacobian hessian hvp gradient gradients grads "
-        "influence attribution maml fomaml reptile shot"
-    ).split()
+    "attack attacks attacker fgsm pgd saliency gradcam adversarial adversary adv adversaries "
+    "deepfool cw autoattack perturbation jacobian hessian hvp gradient gradients grads "
+    "influence attribution maml fomaml reptile shot".split()
 )
 _OPEN: Final = ("builtins.", "abc.", "torch.", "typing.")
 """Prefixes of base classes that call no methods by themselves, or only known ones."""
@@ -83,12 +81,11 @@ def _is_pass(method: cst.FunctionDef) -> bool:
     return method.name.value == "__call__" or method.name.value.startswith("forward")
 
 
-class Evaluations(ValueAnalysis):
+class Evaluations(LoopAnalysis):
     """Finds the evaluations of a file."""
 
-    def __init__(self, values: KnownValues, loops: Loops, modes: Modes) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, modes: Modes) -> None:
+        super().__init__(loops)
         self.modes = modes
 
     @cached_property
@@ -186,8 +183,7 @@ class Evaluations(ValueAnalysis):
         """Return whether a function is only called by a test runner."""
         if not function.name.value.startswith("test_") or self.functions.callers(function):
             return False
-        given = self.scopes.reaching(loader) if isinstance(loader, cst.Name) else ()
-        return not any(binding.how is How.PARAMETER for binding in given)
+        return not any(each.how is How.PARAMETER for each in self.scopes.reaching(loader))
 
     def _is_part_of_step(self, function: cst.FunctionDef) -> bool:
         """Return whether each pass of a training loop defines a function of its own."""
@@ -318,12 +314,8 @@ class Evaluations(ValueAnalysis):
 
     def _has_hidden_base(self, owner: cst.ClassDef) -> bool:
         """Return whether a class has an unseen base, which may call its methods."""
-        return any(
-            type(self.functions.definition(base.value)) is not cst.ClassDef
-            and not (self.names.name(base.value) or "").startswith(_OPEN)
-            for line in self.functions.lineage(owner)
-            for base in line.bases
-        )
+        names = (self.names.name(base) or "" for base in self.functions.outer_bases(owner))
+        return not all(each.startswith(_OPEN) for each in names)
 
     def _methods(self, owner: cst.ClassDef) -> Iterator[cst.FunctionDef]:
         for line in self.functions.lineage(owner):
@@ -389,13 +381,13 @@ class Evaluations(ValueAnalysis):
         return (
             set_here is not None
             and self.scopes.reads(part) is False
-            and not (isinstance(set_here.value, cst.Name) and set_here.value.value == "False")
+            and last_word(set_here.value) != "False"
         )
 
     def _asks_for_gradients(self, call: cst.Call) -> bool:
         return any(
             arg.keyword is not None
             and arg.keyword.value in ("requires_grad", "create_graph", "retain_graph")
-            and not (isinstance(arg.value, cst.Name) and arg.value.value == "False")
+            and last_word(arg.value) != "False"
             for arg in call.args
         )

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.training.updates import Act, Updates
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.gradient import Grad
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _GRADS: Final = ("torch.no_grad", "torch.set_grad_enabled", "torch.inference_mode")
 
@@ -32,12 +32,11 @@ class FlaggedEvaluation(NamedTuple):
     """Whether the same place trains in other passes, as `for phase in ("train", "val")` says."""
 
 
-class FlaggedEvaluations(ValueAnalysis):
+class FlaggedEvaluations(LoopAnalysis):
     """Finds the evaluations of loops that go backward only where a test of a flag holds."""
 
-    def __init__(self, values: KnownValues, loops: Loops, updates: Updates, calls: Calls) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, updates: Updates, calls: Calls) -> None:
+        super().__init__(loops)
         self.updates = updates
         self.calls = calls
 
@@ -57,18 +56,18 @@ class FlaggedEvaluations(ValueAnalysis):
             return
         test = self._asked(branch.test)
         flag = _flag(test)
-        bindings = self.scopes.reaching(flag) if flag is not None else ()
-        if len(bindings) != 1 or flag is None:
+        binding = self.scopes.only(flag)
+        if flag is None:
             return
-        if bindings[0].how is How.LOOP and isinstance(test, cst.Comparison):
+        if binding.how is How.LOOP and isinstance(test, cst.Comparison):
             around = [outer.node for outer in self.loops.around(loop.node)]
-            if bindings[0].node in around and _compares_text(test):
+            if binding.node in around and _compares_text(test):
                 yield FlaggedEvaluation(loop, branch, test, loop.node, also_trains=True)
-        elif isinstance(bindings[0].node, cst.Param):
+        elif isinstance(binding.node, cst.Param):
             function = self.scopes.function(loop.node)
             if function is not None:
                 found = FlaggedEvaluation(loop, branch, test, flag)
-                yield from self._calls(function, bindings[0].node, found)
+                yield from self._calls(function, binding.node, found)
 
     def forwards(self, loop: Loop, branch: cst.If) -> Iterator[cst.Call]:
         """Yield the calls of a loop that run a network outside the branch that trains."""
@@ -108,8 +107,7 @@ class FlaggedEvaluations(ValueAnalysis):
 
     def _asked(self, test: cst.BaseExpression) -> cst.BaseExpression:
         """Return the test itself, or the one that a name before the loop keeps the result of."""
-        bindings = self.scopes.reaching(test) if isinstance(test, cst.Name) else ()
-        kept = bindings[0].value if len(bindings) == 1 and bindings[0].how is How.ASSIGN else None
+        kept = self.scopes.only(test).assigned
         return kept if kept is not None and _flag(kept) is not None else test
 
     def _sets_mode(self, loop: Loop) -> bool:
@@ -157,12 +155,12 @@ class FlaggedEvaluations(ValueAnalysis):
 
     def _takes_turns(self, given: cst.BaseExpression, test: cst.BaseExpression) -> bool:
         """Return whether a loop around a call gives the text that a test wants, and others."""
-        bindings = self.scopes.reaching(given) if isinstance(given, cst.Name) else ()
-        if len(bindings) != 1 or bindings[0].how is not How.LOOP:
+        binding = self.scopes.only(given)
+        if binding.how is not How.LOOP:
             return False
         if not isinstance(test, cst.Comparison) or not _compares_text(test):
             return False
-        drawn = bindings[0].value
+        drawn = binding.value
         given_to = drawn.elements if isinstance(drawn, (cst.List, cst.Tuple)) else ()
         texts = {self.values.value_of(each.value).literal for each in given_to}
         wanted = self.values.value_of(test.comparisons[0].comparator).literal

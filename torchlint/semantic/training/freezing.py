@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.instances import SAME
+from torchlint.semantic.scope.bindings import holds
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.syntax.methods import receiver_of
@@ -223,7 +224,7 @@ class Freezing(ValueAnalysis):
         for each in seen:
             if each.freeze.learns is not False or each.at is None or each.at > here:
                 continue
-            if not _holds(whole, each.path) or self._is_elsewise(each.freeze.node, place):
+            if not holds(whole, each.path) or self._is_elsewise(each.freeze.node, place):
                 continue
             if not self._is_undone(each, seen) and self._leaves_some(each, seen, whole, place):
                 return each.freeze._replace(path=each.path)
@@ -248,7 +249,7 @@ class Freezing(ValueAnalysis):
             other.freeze.learns is not False
             and not other.freeze.partial
             and self._rank(other) > self._rank(freeze)
-            and _holds(other.path, freeze.path)
+            and holds(other.path, freeze.path)
             for other in seen
         )
 
@@ -289,11 +290,11 @@ class Freezing(ValueAnalysis):
         home, own = self.scopes.home(place), self.scopes.home(freeze.node)
         path = _plain(freeze.path)
         if own is home:
-            if _holds(whole, path) or _holds(path, whole):
+            if holds(whole, path) or holds(path, whole):
                 yield _Seen(freeze, path, self.tree.order(freeze.node))
             return
         if isinstance(own, cst.Module):
-            if _holds(whole, path) or _holds(path, whole):
+            if holds(whole, path) or holds(path, whole):
                 yield _Seen(freeze, path, 0)
             return
         root, _, rest = path.partition(".")
@@ -313,7 +314,7 @@ class Freezing(ValueAnalysis):
                     yield _Seen(freeze, "", self.tree.order(call))
                 else:
                     joined = f"{given_path}.{rest}" if rest else given_path
-                    if _holds(whole, joined) or _holds(joined, whole):
+                    if holds(whole, joined) or holds(joined, whole):
                         yield _Seen(freeze, joined, self.tree.order(call))
             return
         yield _Seen(freeze, "", None)
@@ -332,7 +333,7 @@ class Freezing(ValueAnalysis):
         if made is None or owner not in self.functions.lineage(made):
             same = self.scopes.class_of(place) is owner and whole.startswith("self.")
             path = f"self.{rest}"
-            if same and (_holds(whole, path) or _holds(path, whole)):
+            if same and (holds(whole, path) or holds(path, whole)):
                 yield _Seen(freeze, path, self._in_own_class(freeze.node))
             elif not same and freeze.learns is not False:
                 yield _Seen(freeze, "", None)
@@ -364,7 +365,3 @@ def _plain(path: str) -> str:
     """Remove the `.module` of a DataParallel wrapper from a path."""
     root, *rest = path.split(".")
     return ".".join([root, *(part for part in rest if part != "module")])
-
-
-def _holds(outer: str, inner: str) -> bool:
-    return inner == outer or inner.startswith(f"{outer}.")

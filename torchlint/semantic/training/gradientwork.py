@@ -7,6 +7,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLED
@@ -15,27 +16,23 @@ from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of, word_of
 from torchlint.semantic.training.updates import Act, Updates
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _LEARNING: Final = (Kind.MODULE, Kind.OPTIMIZER)
 _GIVING: Final = ("parameters", "named_parameters")
 _NAMED: Final = frozenset("params parameters grads gradients".split())
 _HARMLESS: Final = frozenset(
-    (
-        "parameters named_parameters modules children buffers state_dict load_state_dict train "
-        "eval to cuda cpu zero_grad step requires_grad_ no_sync unscale_ join"
-    ).split()
+    "parameters named_parameters modules children buffers state_dict load_state_dict train "
+    "eval to cuda cpu zero_grad step requires_grad_ no_sync unscale_ join".split()
 )
 """Methods of networks and optimizers that keep gradients, or count as gradient acts."""
 _SEEN: Final = ("builtins.", "torch.", "math.", "time.", "logging.")
 
 
-class GradientWork(ValueAnalysis):
+class GradientWork(LoopAnalysis):
     """Tells whether code other than clipping may change accumulated gradients."""
 
-    def __init__(self, values: KnownValues, loops: Loops, updates: Updates) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, updates: Updates) -> None:
+        super().__init__(loops)
         self.updates = updates
 
     def changes(self, accumulation: GradientAccumulation) -> bool:

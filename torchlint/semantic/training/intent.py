@@ -8,11 +8,11 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _TRAINING: Final = frozenset("manual_backward training_step zero_grad".split())
 """Methods that only training code calls, or a framework in its place."""
@@ -37,20 +37,17 @@ _FUNCTION: Final = (cst.FunctionDef,)
 _FIGURES: Final = ("matplotlib.", "seaborn.", "plotly.")
 
 
-class Intent(ValueAnalysis):
+class Intent(LoopAnalysis):
     """Tells what the code does: that of the file, of what uses it, and of what they may run.
 
     With `alone`, what uses the file does not count. What runs at import does, though it may be
     another section: `running` is its intent.
     """
 
-    def __init__(
-        self, values: KnownValues, loops: Loops, running: Intent | None, *, alone: bool = False
-    ) -> None:
-        super().__init__(values)
+    def __init__(self, loops: Loops, running: Intent | None, *, alone: bool = False) -> None:
+        super().__init__(loops)
         self.running = running
         self.alone = alone
-        self.loops = loops
 
     @cached_property
     def trains(self) -> bool:
@@ -79,8 +76,7 @@ class Intent(ValueAnalysis):
             return word_of(call) in _ELSE
         if method_of(call) == "train":
             return self.tree.code(receiver) in self._evaluated
-        made = self.scopes.reaching(receiver) if isinstance(receiver, cst.Name) else ()
-        values = [binding.value for binding in made]
+        values = [binding.value for binding in self.scopes.reaching(receiver)]
         return bool(values) and all(
             isinstance(each, cst.Call) and (self.names.name(each.func) or "").startswith("sklearn.")
             for each in values
@@ -139,11 +135,17 @@ class Intent(ValueAnalysis):
             word_of(call).startswith("optim") or self.kinds.kind(call) in _UPDATERS
         ):
             return True
-        return word_of(call) in _STARTS and self._makes_trainer
+        return word_of(call) in _STARTS and self._names_trainer(call)
 
-    @cached_property
-    def _makes_trainer(self) -> bool:
-        return any(word_of(call).endswith("Trainer") for call in self._calls)
+    def _names_trainer(self, call: cst.Call) -> bool:
+        """Return whether a call is one of a trainer, or gets one."""
+        if "trainer" in words(self.tree.code(call)):
+            return True
+        receiver = receiver_of(call)
+        made = self.origins.of(receiver).values if receiver is not None else ()
+        return any(
+            isinstance(each, cst.Call) and word_of(each).endswith("Trainer") for each in made
+        )
 
     @cached_property
     def _updates(self) -> list[cst.AugAssign]:

@@ -112,8 +112,7 @@ class Layers(ValueAnalysis):
 
     def _is_taken_apart(self, call: cst.Call) -> bool:
         """Return whether layers go to a class of this file that iterates over its children."""
-        holder = self.tree.parent(call)
-        outer = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        outer = self.tree.taker(call)
         owner = self.functions.definition(outer.func) if isinstance(outer, cst.Call) else None
         return isinstance(owner, cst.ClassDef) and any(
             dotted(name).startswith("self.")
@@ -205,15 +204,11 @@ class Layers(ValueAnalysis):
                 return None
             return Layer(node, name, "")
         if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-            if len(bindings) == 1 and isinstance(bindings[0].value, cst.Call):
-                scope = self.scopes.scope(node).node
-                if (
-                    bindings[0].how is How.ASSIGN
-                    and len(list(self.scopes.uses(bindings[0], scope))) == 1
-                ):
-                    made = self._layer(bindings[0].value)
-                    return Layer(made.call, made.type, node.value) if made else None
+            value, scope = self.scopes.only(node).assigned, self.scopes.scope(node).node
+            if isinstance(value, cst.Call):
+                uses = self.scopes.uses(self.scopes.only(node), scope)
+                made = self._layer(value) if len(list(uses)) == 1 else None
+                return Layer(made.call, made.type, node.value) if made else None
         return None
 
     def _pools(self, call: cst.Call, kind: str) -> bool:
@@ -300,7 +295,7 @@ class Layers(ValueAnalysis):
                     return None
                 value = outer
             elif isinstance(holder, cst.Assign):
-                use = self._only_use(holder)
+                use = self.scopes.only_use(holder)
                 if use is None:
                     return None
                 value = use
@@ -313,20 +308,6 @@ class Layers(ValueAnalysis):
         if name is None or not _POOL_CALLS.fullmatch(name):
             return False
         return "max" in name or "adaptive" in name or self._pads_nothing(call, 3, 4)
-
-    def _only_use(self, assign: cst.Assign) -> cst.Name | None:
-        """Return the only read of the single name that an assignment binds."""
-        target = assign.targets[0].target
-        if len(assign.targets) != 1 or not isinstance(target, cst.Name):
-            return None
-        binding = self.scopes.stored(target)
-        function = self.scopes.function(assign)
-        if binding is None or function is None:
-            return None
-        uses = list(self.scopes.uses(binding, function))
-        if len(uses) != 1 or self.scopes.reaching(uses[0]) != (binding,):
-            return None
-        return uses[0]
 
 
 def _elements(value: cst.List) -> list[cst.BaseExpression]:

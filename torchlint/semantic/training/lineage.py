@@ -8,13 +8,12 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.scope.libraries import DRAWN, NETWORK_METHODS
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _CUTS: Final = frozenset(
     "detach detach_ item tolist numpy argmax argmin eq ne gt ge lt le size dim numel".split()
@@ -56,12 +55,8 @@ class _Walk:
         self.complete = True
 
 
-class Lineage(ValueAnalysis):
+class Lineage(LoopAnalysis):
     """Follows values back through names, attributes, containers and functions of the file."""
-
-    def __init__(self, values: KnownValues, loops: Loops) -> None:
-        super().__init__(values)
-        self.loops = loops
 
     @cached_method
     def of(self, value: cst.BaseExpression, recorded: bool = True) -> Ancestry:
@@ -69,11 +64,7 @@ class Lineage(ValueAnalysis):
         walk = _Walk(recorded)
         self._visit(value, walk)
         return Ancestry(
-            tuple(walk.calls.items()),
-            walk.asks,
-            walk.draws,
-            tuple(walk.given),
-            walk.complete,
+            tuple(walk.calls.items()), walk.asks, walk.draws, tuple(walk.given), walk.complete
         )
 
     def of_arguments(self, call: cst.Call) -> Ancestry:
@@ -197,7 +188,7 @@ class Lineage(ValueAnalysis):
         method = method_of(call) if name is None else ""
         if walk.cutting and (name in _CUT_NAMES or method in _CUTS):
             return
-        walk.asks = walk.asks or name in _LEAVES or method == "requires_grad_" or _told(call)
+        walk.asks = walk.asks or name in _LEAVES or method == "requires_grad_" or self._told(call)
         last = (name or "").rpartition(".")[2] or method
         walk.draws = walk.draws or last.removesuffix("_like") in _DRAWS
         network = self.network(call)
@@ -228,21 +219,10 @@ class Lineage(ValueAnalysis):
     def backward_passes(self) -> Iterator[cst.Call]:
         """Yield the backward passes of the file."""
         for call in self.tree.all(cst.Call):
-            func = call.func
-            if isinstance(func, cst.Attribute) and func.attr.value in (
-                "backward",
-                "manual_backward",
-            ):
-                if self.loops.is_step(call):
-                    yield call
+            if method_of(call) in ("backward", "manual_backward") and self.loops.is_step(call):
+                yield call
 
-
-def _told(call: cst.Call) -> bool:
-    """Return whether a call passes `requires_grad=True`."""
-    return any(
-        arg.keyword is not None
-        and arg.keyword.value == "requires_grad"
-        and isinstance(arg.value, cst.Name)
-        and arg.value.value == "True"
-        for arg in call.args
-    )
+    def _told(self, call: cst.Call) -> bool:
+        """Return whether a call passes `requires_grad=True`."""
+        given = self.values.argument_node(call, "requires_grad")
+        return given is not None and last_word(given.value) == "True"

@@ -49,7 +49,7 @@ class Making(Analysis):
 
     def _roots(self, node: cst.BaseExpression) -> Iterable[Root]:
         """Return what creates a network, for a part of one that a loop goes through as well."""
-        for each in self.scopes.reaching(node) if isinstance(node, cst.Name) else ():
+        for each in self.scopes.reaching(node):
             drawn = each.value.func if isinstance(each.value, cst.Call) else None
             if each.how is How.LOOP and isinstance(drawn, cst.Attribute):
                 if drawn.attr.value in _PARTS:

@@ -211,10 +211,8 @@ class Moves(ValueAnalysis):
         self, device: cst.BaseExpression, allowed: frozenset[str], depth: int = ASSIGNED
     ) -> bool:
         """Return whether every device that an expression can be is known and of some type."""
-        origin = self.origins.of(device)
-        if not origin.complete or not origin.values or origin.given is not None:
-            return False
-        for value in origin.values:
+        values = self.origins.of(device).known
+        for value in values:
             if isinstance(value, cst.Call) and self.names.name(value.func) == "torch.device":
                 if not value.args or not depth:
                     return False
@@ -224,7 +222,7 @@ class Moves(ValueAnalysis):
                 words = self._word(value, 0)
                 if not words or not words <= allowed:
                     return False
-        return True
+        return bool(values)
 
     def _is_number(self, value: cst.BaseExpression) -> bool:
         """Return whether a device is given as a GPU index, or left out."""
@@ -232,16 +230,11 @@ class Moves(ValueAnalysis):
 
     def has_type(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is known to be a device object with `type`, not a string."""
-        origin = self.origins.of(node)
-        return (
-            origin.complete
-            and origin.given is None
-            and bool(origin.values)
-            and all(
-                isinstance(value, cst.Call)
-                and self.names.name(value.func) in ("torch.device", _ACCELERATORS)
-                for value in origin.values
-            )
+        values = self.origins.of(node).known
+        return bool(values) and all(
+            isinstance(value, cst.Call)
+            and self.names.name(value.func) in ("torch.device", _ACCELERATORS)
+            for value in values
         )
 
     def _words(self, node: cst.BaseExpression, depth: int = ASSIGNED) -> set[str]:

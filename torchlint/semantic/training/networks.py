@@ -92,14 +92,12 @@ class Networks(ValueAnalysis):
     @memoized(frozenset())
     def roots(self, node: cst.BaseExpression) -> Roots:
         """Return what creates the network that an expression is."""
-        if isinstance(node, cst.Name):
-            return self._of_all(self.scopes.reaching(node))
+        if isinstance(node, cst.Attribute) and node.attr.value == "module":
+            return self.roots(node.value)
+        bindings = self.functions.bindings(node)
+        if bindings:
+            return frozenset(root for each in bindings for root in self._of_binding(each))
         if isinstance(node, cst.Attribute):
-            if node.attr.value == "module":
-                return self.roots(node.value)
-            bindings = self.functions.attribute(node)
-            if bindings:
-                return self._of_all(bindings)
             path, owner = dotted(node), self.scopes.class_of(node)
             return frozenset({(path, owner)}) if path.startswith("self.") else _UNKNOWN
         if isinstance(node, cst.Call):
@@ -107,11 +105,6 @@ class Networks(ValueAnalysis):
         if isinstance(node, cst.IfExp):
             return self.roots(node.body) | self.roots(node.orelse)
         return _UNKNOWN
-
-    def _of_all(self, bindings: tuple[Binding, ...]) -> Roots:
-        if not bindings:
-            return _UNKNOWN
-        return frozenset(root for each in bindings for root in self._of_binding(each))
 
     def _of_binding(self, binding: Binding) -> Roots:
         value = binding.value
@@ -178,12 +171,10 @@ class Networks(ValueAnalysis):
                 value = value.func.value
             else:
                 return None
-        if not isinstance(value, cst.Name):
+        binding = self.scopes.only(value)
+        if binding.how is not How.PARAMETER:
             return None
-        reaching = self.scopes.reaching(value)
-        if len(reaching) != 1 or reaching[0].how is not How.PARAMETER:
-            return None
-        return self.functions.passed(call, function, value.value)
+        return self.functions.passed(call, function, binding.name)
 
     def _touch(self, one: Roots, other: Roots) -> bool:
         return any(
@@ -389,15 +380,12 @@ class Networks(ValueAnalysis):
     def _mentioned_name(self, node: cst.Name | cst.Attribute, seen: set[int]) -> Iterator[Root]:
         if self.names.name(node) is not None or dotted(node) in _CONSTANTS:
             return
-        if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-        else:
-            bindings = self.functions.attribute(node)
-            if not bindings:
-                yield from self._mentioned(node.value, seen)
-                if dotted(node).startswith("self."):
-                    yield from self.roots(node)
-                return
+        bindings = self.functions.bindings(node)
+        if isinstance(node, cst.Attribute) and not bindings:
+            yield from self._mentioned(node.value, seen)
+            if dotted(node).startswith("self."):
+                yield from self.roots(node)
+            return
         if self.kinds.kind(node) is Kind.MODULE:
             yield from self.roots(node)
             return
@@ -526,10 +514,9 @@ class Networks(ValueAnalysis):
     def _frozen_network(self, freeze: Freeze) -> set[Root]:
         """Return the roots of the network that a line freezes."""
         owner = _owner(freeze)
-        if isinstance(owner, cst.Name):
-            bindings = self.scopes.reaching(owner)
-            if len(bindings) == 1 and bindings[0].how is How.LOOP and bindings[0].value is not None:
-                return set(self._of_networks(bindings[0].value))
+        binding = self.scopes.only(owner)
+        if binding.how is How.LOOP and binding.value is not None:
+            return set(self._of_networks(binding.value))
         return set(self.roots(owner))
 
     def _frozen_by_calls(self, freeze: Freeze) -> Iterator[Root]:

@@ -9,13 +9,12 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _NAMED: Final = frozenset("optim optimizer optimiser optimizers opt optims".split())
 _SAVING: Final = frozenset("save saves checkpoint ckpt snapshot dump".split())
@@ -67,12 +66,8 @@ class Optimizer(CallSite):
         return self._optimizers.hidden(self.node)
 
 
-class Optimizers(ValueAnalysis):
+class Optimizers(LoopAnalysis):
     """Finds the optimizers of a file and what is done to them."""
-
-    def __init__(self, values: KnownValues, loops: Loops) -> None:
-        super().__init__(values)
-        self.loops = loops
 
     def __iter__(self) -> Iterator[Optimizer]:
         """Yield the optimizers of torch that the file makes, in source order."""

@@ -6,14 +6,12 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.loops.loops import Loop, Loops, Role
+from torchlint.semantic.loops.analysis import LoopAnalysis
+from torchlint.semantic.loops.loops import Loop, Role
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import method_of
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
-from torchlint.semantic.values.values import State
 
-_LOADERS: Final = frozenset({"torch.utils.data.DataLoader"})
+_LOADER: Final = "torch.utils.data.DataLoader"
 
 
 class Start(NamedTuple):
@@ -24,12 +22,8 @@ class Start(NamedTuple):
     """The statement of the block that runs the node in question."""
 
 
-class Program(ValueAnalysis):
+class Program(LoopAnalysis):
     """Relates the parts of a training script to each other."""
-
-    def __init__(self, values: KnownValues, loops: Loops) -> None:
-        super().__init__(values)
-        self.loops = loops
 
     # -- entry ------------------------------------------------------
 
@@ -86,40 +80,10 @@ class Program(ValueAnalysis):
     @memoized(None)
     def loader_call(self, loader: cst.BaseExpression) -> cst.Call | None:
         """Return the one `DataLoader(...)` that an expression can be."""
-        value = self.values.value_of(loader)
-        if value.state is State.KNOWN and isinstance(value.node, cst.Call):
-            if self.names.name(value.node.func) in _LOADERS:
-                return value.node
-            function = self.functions.definition(value.node.func)
-            if isinstance(function, cst.FunctionDef):
-                return self._returned(function, ())
-        if isinstance(loader, cst.Name):
-            return self._unpacked(self.scopes.reaching(loader))
-        return None
-
-    def _unpacked(self, bindings: tuple[Binding, ...]) -> cst.Call | None:
-        if len(bindings) != 1:
-            return None
-        binding = bindings[0]
-        if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
-            found = {self.loader_call(given) for given in self.functions.given(binding.node)}
-            return found.pop() if len(found) == 1 else None
-        if binding.how is How.UNPACKED and isinstance(binding.value, cst.Call):
-            function = self.functions.definition(binding.value.func)
-            if isinstance(function, cst.FunctionDef) and not binding.starred:
-                return self._returned(function, binding.path)
-        return None
-
-    def _returned(self, function: cst.FunctionDef, path: tuple[int, ...]) -> cst.Call | None:
-        returned = self.functions.returns(function)
-        if len(returned) != 1:
-            return None
-        value = returned[0]
-        for index in path:
-            if not isinstance(value, cst.Tuple) or index >= len(value.elements):
-                return None
-            value = value.elements[index].value
-        return self.loader_call(value)
+        origin = self.origins.of(loader)
+        made = origin.values[0] if origin.complete and len(origin.values) == 1 else None
+        is_loader = isinstance(made, cst.Call) and self.names.name(made.func) == _LOADER
+        return cst.ensure_type(made, cst.Call) if is_loader else None
 
     def draws(self, loader: cst.Call) -> list[Loop]:
         """Return the loops that iterate over the loader that a call creates."""
@@ -131,29 +95,12 @@ class Program(ValueAnalysis):
 
     def is_batch_size(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a batch size: `len(x)`, `x.size(0)`, `x.shape[0]`."""
-        if isinstance(node, cst.Call):
-            if self.names.name(node.func) == "builtins.len":
-                return True
-            return (
-                method_of(node) == "size"
-                and len(node.args) == 1
-                and isinstance(node.args[0].value, cst.Integer)
-                and node.args[0].value.value == "0"
-            )
-        if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute):
-            index = node.slice[0].slice
-            return (
-                node.value.attr.value == "shape"
-                and isinstance(index, cst.Index)
-                and isinstance(index.value, cst.Integer)
-                and index.value.value == "0"
-            )
-        if isinstance(node, cst.Name):
-            value = self.values.value_of(node)
-            return (
-                value.state is State.KNOWN
-                and value.node is not None
-                and not isinstance(value.node, cst.Name)
-                and self.is_batch_size(value.node)
-            )
-        return False
+        found = self.values.value_of(node).node if isinstance(node, cst.Name) else node
+        if isinstance(found, cst.Call):
+            first = [self.tree.code(arg.value) for arg in found.args] == ["0"]
+            is_size = method_of(found) == "size" and first
+            return is_size or self.names.name(found.func) == "builtins.len"
+        if not isinstance(found, cst.Subscript) or not isinstance(found.value, cst.Attribute):
+            return False
+        first = self.tree.code(found.slice[0].slice) == "0"
+        return first and found.value.attr.value == "shape"

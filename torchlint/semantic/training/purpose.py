@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.edit import Span
 from torchlint.semantic.calls.functions import Definition
 from torchlint.semantic.data.loaders import Loaders
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
@@ -19,7 +20,6 @@ from torchlint.semantic.training.branches import Branches
 from torchlint.semantic.training.deadends import DeadEnds
 from torchlint.semantic.training.intent import Intent
 from torchlint.semantic.values.kind import Kind, derived
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _RUNNERS: Final = ("pytest", "unittest")
 _DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
@@ -29,7 +29,7 @@ _HOOKS: Final = frozenset("forward train state_dict load_state_dict extra_repr".
 _LOOKING: Final = frozenset("builtins.getattr builtins.globals builtins.eval".split())
 
 
-class Purpose(ValueAnalysis):
+class Purpose(LoopAnalysis):
     """Tells training programs from scripts that apply networks or make data once.
 
     `running` is the purpose of what runs at import, where that is another section.
@@ -37,21 +37,19 @@ class Purpose(ValueAnalysis):
 
     def __init__(
         self,
-        values: KnownValues,
         loops: Loops,
         branches: Branches,
         loaders: Loaders,
         target: Target,
         running: Purpose | None,
     ) -> None:
-        super().__init__(values)
+        super().__init__(loops)
         self.loaders = loaders
         self.branches = branches
-        self.dead_ends = DeadEnds(values, loops, target)
-        self.loops = loops
-        self.intent: Intent = Intent(values, loops, running.intent if running else None)
+        self.dead_ends = DeadEnds(loops, target)
+        self.intent: Intent = Intent(loops, running.intent if running else None)
         self.intent_alone: Intent = Intent(
-            values, loops, running.intent_alone if running else None, alone=True
+            loops, running.intent_alone if running else None, alone=True
         )
 
     def is_one_off(self, span: Span) -> bool:
@@ -238,9 +236,7 @@ class Purpose(ValueAnalysis):
 
     def _is_named_test(self, outer: cst.FunctionDef | cst.ClassDef) -> bool:
         """Return whether a definition is a test: by its name, base or decorator."""
-        marks = [mark.decorator for mark in outer.decorators]
-        names = [each.func if isinstance(each, cst.Call) else each for each in marks]
-        if any((self.names.name(each) or "").startswith("pytest.") for each in names):
+        if any(mark.startswith("pytest.") for mark in self.names.marks(outer)):
             return True
         if isinstance(outer, cst.FunctionDef):
             name = outer.name.value

@@ -9,19 +9,15 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Definition
-from torchlint.semantic.loops.loops import Loops, Role
+from torchlint.semantic.loops.analysis import LoopAnalysis
+from torchlint.semantic.loops.loops import Role
 from torchlint.semantic.values.kind import Kind, derived
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _COMPILING: Final = frozenset({"torch.compile", "torch.jit.script"})
 
 
-class Reach(ValueAnalysis):
+class Reach(LoopAnalysis):
     """Follows the names of definitions from where they are used."""
-
-    def __init__(self, values: KnownValues, loops: Loops) -> None:
-        super().__init__(values)
-        self.loops = loops
 
     def is_compiled(self, node: cst.CSTNode) -> bool:
         """Return whether a compiler gets the function around a node."""

@@ -14,7 +14,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.syntax.methods import method_of, word_of
+from torchlint.semantic.syntax.methods import method_of, root_of, word_of
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
@@ -66,11 +66,9 @@ _REDUCTIONS: Final = frozenset(
 _ELSEWHERE: Final = re.compile(r"(?:builtins|math|numpy|scipy|sklearn|random|time|collections)\.")
 _LEAVES: Final = re.compile(r"numpy|\bnp\.|item\(|float\(|int\(|cpu\(|tolist\(")
 _SINKS: Final = frozenset(
-    (
-        "print log log_dict log_metric log_metrics log_scalar info debug warning error critical "
-        "write add_scalar add_scalars add_histogram set_postfix set_postfix_str set_description "
-        "set_description_str progress_bar format isnan isinf isfinite report scalar_summary"
-    ).split()
+    "print log log_dict log_metric log_metrics log_scalar info debug warning error critical "
+    "write add_scalar add_scalars add_histogram set_postfix set_postfix_str set_description "
+    "set_description_str progress_bar format isnan isinf isfinite report scalar_summary".split()
 )
 
 
@@ -136,12 +134,10 @@ class Readings(ValueAnalysis):
         if not self._is_open(node):
             return False
         if isinstance(node, (cst.Name, cst.Subscript, cst.Attribute)):
-            root: cst.BaseExpression = node
-            while isinstance(root, (cst.Subscript, cst.Attribute)):
-                root = root.value
+            root = root_of(node, items=True)
             if isinstance(root, cst.Call):
                 return self._is_tensor(root) or self._comes_of_tensors(root)
-            bindings = self.scopes.reaching(root) if isinstance(root, cst.Name) else ()
+            bindings = self.scopes.reaching(root)
             return bool(bindings) and all(
                 binding.how in (How.ASSIGN, How.UNPACKED)
                 and binding.value is not None
@@ -221,8 +217,7 @@ class Readings(ValueAnalysis):
 
     def _copying_lambda(self, call: cst.Call) -> Form | None:
         """Return the form of what a call of `lambda x: x.detach().cpu().numpy()` copies."""
-        bindings = self.scopes.reaching(call.func) if isinstance(call.func, cst.Name) else ()
-        made = bindings[0].value if len(bindings) == 1 else None
+        made = self.scopes.only(call.func).value
         if not isinstance(made, cst.Lambda) or len(made.params.params) != 1 or len(call.args) != 1:
             return None
         methods: list[str] = []
@@ -242,12 +237,9 @@ class Readings(ValueAnalysis):
         `besides` are statements whose uses of such names do not count.
         """
         for name in self.tree.within(region, cst.Name):
-            bindings = self.scopes.reaching(name)
-            if self._is_key(name, region):
+            assign, value = self.scopes.only(name).node, self.scopes.only(name).value
+            if not isinstance(assign, cst.Assign) or self._is_key(name, region):
                 continue
-            if len(bindings) != 1 or not isinstance(bindings[0].node, cst.Assign):
-                continue
-            assign, value = bindings[0].node, bindings[0].value
             target = assign.targets[0].target
             if value is None or not isinstance(target, cst.Name) or len(assign.targets) != 1:
                 continue
@@ -295,9 +287,8 @@ class Readings(ValueAnalysis):
         bound = self.scopes.stored(held)
         if isinstance(held, cst.Subscript) and isinstance(held.value, cst.Name):
             held = held.value
-            bindings = self.scopes.reaching(held)
-            made = bindings[0] if len(bindings) == 1 else None
-            bound = made if made is not None and isinstance(made.value, cst.Dict) else None
+            made = self.scopes.only(held)
+            bound = made if isinstance(made.value, cst.Dict) else None
         if bound is None or not isinstance(held, cst.Name):
             return False
         uses = [one for one in self.scopes.uses(bound, self.scopes.home(line)) if one is not held]
@@ -453,9 +444,7 @@ class Readings(ValueAnalysis):
 
     def _set_aside(self, node: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]) -> bool:
         """Return whether a value is only assigned to names that no pass uses further."""
-        assign = next(
-            (o for o in self.tree.ancestors(node) if isinstance(o, cst.BaseSmallStatement)), None
-        )
+        assign = self.tree.smallest_statement(node)
         if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
             return False
         target = assign.targets[0].target

@@ -6,12 +6,11 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _CUTS: Final = frozenset(
     "detach detach_ argmax argmin argsort eq ne gt ge lt le isnan isfinite isinf size dim".split()
@@ -19,12 +18,8 @@ _CUTS: Final = frozenset(
 _VIEWS: Final = frozenset("T mT real imag logits loss last_hidden_state".split())
 
 
-class Recorded(ValueAnalysis):
+class Recorded(LoopAnalysis):
     """Follows a tensor back to the networks and losses that it was computed by."""
-
-    def __init__(self, values: KnownValues, loops: Loops) -> None:
-        super().__init__(values)
-        self.loops = loops
 
     @memoized(False)
     def of(self, node: cst.BaseExpression) -> bool:

@@ -176,7 +176,7 @@ class Sizes(ValueAnalysis):
 
     def _passed_layer(self, func: cst.BaseExpression) -> str | None:
         """Return the layer of torch that a parameter is by default: `linear=nn.Linear`."""
-        bindings = self.scopes.reaching(func) if isinstance(func, cst.Name) else ()
+        bindings = self.scopes.reaching(func)
         defaults = (each.node.default for each in bindings if isinstance(each.node, cst.Param))
         return next((self.names.name(each) for each in defaults if each is not None), None)
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.limits import CALLED
@@ -15,16 +16,13 @@ from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import ValueAnalysis
 from torchlint.semantic.values.losses import sent
 
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
 _NO_FORWARD: Final = frozenset(
-    (
-        "parameters named_parameters modules children state_dict load_state_dict train eval to "
-        "cuda cpu zero_grad init_hidden initHidden init_weights half float requires_grad_ "
-        "get_parameters backward step clone"
-    ).split()
+    "parameters named_parameters modules children state_dict load_state_dict train eval to "
+    "cuda cpu zero_grad init_hidden initHidden init_weights half float requires_grad_ "
+    "get_parameters backward step clone".split()
 )
 _BACKWARDS: Final = ("backward", "manual_backward")
 
@@ -42,14 +40,13 @@ class Step(NamedTuple):
     lines: tuple[cst.BaseStatement, ...]
 
 
-class Steps(ValueAnalysis):
+class Steps(LoopAnalysis):
     """Finds the steps of the training loops of a file."""
 
     values: ValueFacts
 
-    def __init__(self, values: ValueFacts, loops: Loops, frequencies: Frequencies) -> None:
-        super().__init__(values)
-        self.loops = loops
+    def __init__(self, loops: Loops, frequencies: Frequencies) -> None:
+        super().__init__(loops)
         self.frequencies = frequencies
 
     @cached_property

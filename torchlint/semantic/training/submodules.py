@@ -72,22 +72,18 @@ class Submodules(ValueAnalysis):
 
     def _is_open(self, node: cst.BaseExpression) -> bool:
         """Return whether a name is a parameter to which code that is not in view may pass more."""
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        bindings = self.scopes.reaching(node)
         return any(
-            isinstance(each.node, cst.Param)
-            and each.how is How.PARAMETER
-            and self.functions.given_unseen(each.node)
+            each.parameter is not None and self.functions.given_unseen(each.parameter)
             for each in bindings
         )
 
     def _onward(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """Yield the expressions that a value, or one of its members, can come from."""
-        if isinstance(node, cst.Name):
-            yield from self._bound(node, self.scopes.reaching(node))
-        elif isinstance(node, cst.Attribute):
-            bindings = self.functions.attribute(node)
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            bindings = self.functions.bindings(node)
             yield from self._bound(node, bindings)
-            if not bindings:
+            if isinstance(node, cst.Attribute) and not bindings:
                 yield from self._kept(node)
                 yield from self._entries(node)
         elif isinstance(node, cst.Subscript):
@@ -109,8 +105,8 @@ class Submodules(ValueAnalysis):
     ) -> Iterator[cst.BaseExpression]:
         yield from self._values(each for each in bindings if each.how in _BOUND)
         for binding in bindings:
-            if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
-                yield from self.functions.given(binding.node)
+            if binding.parameter is not None:
+                yield from self.functions.given(binding.parameter)
         yield from self.origins.additions(node)
 
     def _kept(self, node: cst.Attribute) -> Iterator[cst.BaseExpression]:
@@ -133,20 +129,9 @@ class Submodules(ValueAnalysis):
     def _entries(self, node: cst.Attribute) -> Iterator[cst.BaseExpression]:
         """Yield the entries of a `ModuleDict` that are read as attributes (`self.parts.head`)."""
         for made in self.origins.of(node.value).values:
-            if not isinstance(made, cst.Call):
-                continue
-            if self.names.name(made.func) != "torch.nn.ModuleDict" or not made.args:
-                continue
-            entries = made.args[0].value
-            if isinstance(entries, cst.Call):
-                for arg in entries.args:
-                    if arg.keyword is not None and arg.keyword.value == node.attr.value:
-                        yield arg.value
-            elif isinstance(entries, cst.Dict):
-                for element in entries.elements:
-                    key = element.key if isinstance(element, cst.DictElement) else None
-                    if isinstance(key, cst.SimpleString) and key.evaluated_value == node.attr.value:
-                        yield element.value
+            if isinstance(made, cst.Call) and made.args:
+                if self.names.name(made.func) == "torch.nn.ModuleDict":
+                    yield from self.origins.of(made.args[0].value, (node.attr.value,)).values
 
     def _called(self, call: cst.Call) -> Iterator[cst.BaseExpression]:
         name, func = self.names.name(call.func), call.func

@@ -9,13 +9,12 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import says_training
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 
 class Act(Enum):
@@ -48,12 +47,8 @@ _CLIPS: Final = frozenset({
 _CLIP_METHODS: Final = frozenset("clip_grad_norm_ clip_grad_value_ clip_gradients".split())
 
 
-class Updates(ValueAnalysis):
+class Updates(LoopAnalysis):
     """Finds backward passes, clipping, optimizer steps and gradient clearing."""
-
-    def __init__(self, values: KnownValues, loops: Loops) -> None:
-        super().__init__(values)
-        self.loops = loops
 
     @cached_method
     def within(self, region: cst.CSTNode) -> tuple[Update, ...]:

@@ -13,7 +13,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.methods import last_word, word_of
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.additions import container
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
@@ -143,6 +143,8 @@ class Waits(ValueAnalysis):
     def _find_unneeded(
         self, region: Region, calls: tuple[cst.Call, ...]
     ) -> Iterator[tuple[Reading, _Destination]]:
+        if calls and all(self.values.placement.hands_over(each, [region]) for each in calls):
+            return
         for reading in self.readings.within(region.body):
             if self._is_rare(reading.node, region):
                 continue
@@ -182,25 +184,20 @@ class Waits(ValueAnalysis):
 
     def _returns_as_written(self, function: cst.FunctionDef) -> bool:
         """Return whether callers get what a function returns: no generator or decorator."""
-        marks = (each.decorator for each in function.decorators)
-        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
         return not self.functions.is_generator(function) and all(
-            (self.names.name(each) or "").startswith(_TRANSPARENT) for each in named
+            mark.startswith(_TRANSPARENT) for mark in self.names.marks(function)
         )
 
     def _is_rare(self, node: cst.CSTNode, region: Region) -> bool:
         """Return whether a node does not run in every pass, or is in an inner batch loop."""
         nearest = self.frequencies.loops.batch_loop(node)
         if isinstance(region, cst.FunctionDef):
-            return (
-                nearest is not None
-                or self.frequencies.below(node, region) is not Frequency.EVERY_PASS
-            )
-        return (
-            nearest is None
-            or nearest.node is not region
-            or self.frequencies.frequency(node) is not Frequency.EVERY_PASS
-        )
+            apart, found = nearest is not None, self.frequencies.below(node, region)
+        else:
+            apart = nearest is None or nearest.node is not region
+            found = self.frequencies.frequency(node)
+        every = found is Frequency.EVERY_PASS or self.frequencies.of_one_process(node, region)
+        return apart or not every
 
     def _home(self, node: cst.CSTNode) -> Region | None:
         """Return the innermost batch loop around a call, else its function."""
@@ -422,7 +419,7 @@ class Waits(ValueAnalysis):
     def _fills(self, use: cst.Name) -> bool:
         """Return whether a use of a name only adds something to its container."""
         holder = self.tree.parent(use)
-        outer = self.tree.parent(holder) if holder is not None else None
+        outer = self.tree.parent(holder)
         if isinstance(holder, cst.Subscript):
             return isinstance(outer, cst.AssignTarget)
         if not isinstance(holder, cst.Attribute) or holder.attr.value not in FILLS:
@@ -468,12 +465,8 @@ class Waits(ValueAnalysis):
 
     def _may_be_left_out(self, name: cst.Name) -> bool:
         """Return whether a name is a parameter with the default None."""
-        return all(
-            isinstance(each.node, cst.Param)
-            and isinstance(each.node.default, cst.Name)
-            and each.node.default.value == "None"
-            for each in self.scopes.reaching(name)
-        )
+        parameters = [each.parameter for each in self.scopes.reaching(name)]
+        return all(each is not None and last_word(each.default) == "None" for each in parameters)
 
     def _is_rare_use(self, use: cst.CSTNode, region: Region) -> bool:
         if isinstance(region, cst.FunctionDef):

@@ -67,8 +67,7 @@ class Widths(ValueAnalysis):
 
     def _passed(self, node: cst.BaseExpression) -> Iterator[int]:
         """Yield what calls pass for a parameter, else its default."""
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-        for parameter in (each.node for each in bindings):
+        for parameter in (each.node for each in self.scopes.reaching(node)):
             if isinstance(parameter, cst.Param):
                 given = [self.number(each) for each in self.functions.given(parameter)]
                 known = [each for each in given if each is not None]

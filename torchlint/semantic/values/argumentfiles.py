@@ -10,7 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.view import COMPOSED, MADE
+from torchlint.semantic.view import COMPOSED, MADE, STARTED
 
 _OF_STREAMS: Final = frozenset({
     "json.load", "json.loads", "yaml.load", "yaml.safe_load", "yaml.full_load", "yaml.unsafe_load",
@@ -57,6 +57,11 @@ class ArgumentFiles(Analysis):
         place = self.tree.view.files.get(name)
         return self._dictionaries.get(place) if place is not None else None
 
+    def started(self) -> cst.Dict | None:
+        """Return the dictionary in the only file with which shell scripts start the script."""
+        place = self.tree.view.files.get(STARTED)
+        return self._dictionaries.get(place) if place is not None else None
+
     def composed(self, name: str) -> cst.Dict | None:
         """Return the dictionary in a file that Hydra looks up beside the script, by its name."""
         place = self.tree.view.files.get(f"{COMPOSED}{name}")
@@ -69,7 +74,8 @@ class ArgumentFiles(Analysis):
 
     def doubt(self, node: cst.CSTNode) -> str:
         """Return the words for a value that a command line can override, empty for others."""
-        places = {at for name, at in self.tree.view.files.items() if name.startswith(COMPOSED)}
+        files = self.tree.view.files
+        places = {at for name, at in files.items() if name.startswith((COMPOSED, STARTED))}
         found = (self._dictionaries[each] for each in places & self._dictionaries.keys())
         inside = any(self.tree.inside(node, each) for each in found)
         return ", unless the command line overrides it" if inside else ""
@@ -77,9 +83,8 @@ class ArgumentFiles(Analysis):
     def _opened(self, node: cst.BaseExpression) -> cst.Dict | None:
         """Return the dictionary in the file that an expression opens, or whose text it is."""
         if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-            known = len(bindings) == 1 and bindings[0].how in (How.ASSIGN, How.WITH)
-            value = bindings[0].value if known else None
+            binding = self.scopes.only(node)
+            value = binding.value if binding.how in (How.ASSIGN, How.WITH) else None
             return self._opened(value) if isinstance(value, cst.Call) else None
         if not isinstance(node, cst.Call):
             return None

@@ -38,10 +38,8 @@ _VIEWS: Final = frozenset(
     "expand_dims squeeze transpose reshape ravel moveaxis swapaxes rollaxis atleast_2d view".split()
 )
 _ELEMENTWISE: Final = frozenset(
-    (
-        "sqrt exp log log1p log2 log10 abs absolute sin cos tanh clip maximum minimum power square "
-        "add subtract multiply divide nan_to_num round floor ceil sign where logical_not"
-    ).split()
+    "sqrt exp log log1p log2 log10 abs absolute sin cos tanh clip maximum minimum power square "
+    "add subtract multiply divide nan_to_num round floor ceil sign where logical_not".split()
 )
 _REDUCED: Final = frozenset("sum mean std var max min median prod argmax argmin any all".split())
 _SAME_SHAPE: Final = frozenset("astype copy clip round byteswap".split())
@@ -97,14 +95,8 @@ class Arrays(ValueAnalysis):
         if binding.how is How.ASSIGN:
             return self.array(value)
         if binding.how is How.AUGMENTED and isinstance(binding.node, cst.AugAssign):
-            target = binding.node.target
-            before: Sequence[Binding] = ()
-            if isinstance(target, cst.Name):
-                before = self.scopes.reaching(target)
-            elif isinstance(target, cst.Attribute):
-                before = self.functions.attribute(target)
-            started = [each for each in before if each.how is not How.AUGMENTED]
-            return self._joint(started)
+            before = self.functions.bindings(binding.node.target)
+            return self._joint([each for each in before if each.how is not How.AUGMENTED])
         if binding.how is How.UNPACKED and not binding.starred:
             return self._element(value, binding.path)
         if binding.how is How.LOOP:
@@ -165,22 +157,11 @@ class Arrays(ValueAnalysis):
             return isinstance(node.func, cst.Attribute) and self._is_frame(node.func)
         if isinstance(node, cst.Subscript):
             return self._is_frame(node.value)
-        if isinstance(node, cst.Attribute):
-            if node.attr.value in _FRAMES and self._is_frame(node.value):
+        if isinstance(node, cst.Attribute) and node.attr.value in _FRAMES:
+            if self._is_frame(node.value):
                 return True
-            return self._frames_all(self.functions.attribute(node))
-        return isinstance(node, cst.Name) and self._frames_all(self.scopes.reaching(node))
-
-    def _frames_all(self, bindings: Sequence[Binding]) -> bool:
-        return bool(bindings) and all(
-            (b.how is How.ASSIGN and b.value is not None and self._is_frame(b.value))
-            or (
-                isinstance(b.node, cst.Param)
-                and bool(given := self.functions.given(b.node))
-                and all(self._is_frame(one) for one in given)
-            )
-            for b in bindings
-        )
+        held = [self.functions.held(each) for each in self.functions.bindings(node)]
+        return bool(held) and all(each and all(map(self._is_frame, each)) for each in held)
 
     # -- items ----------------------------------------------------------------
 
@@ -312,7 +293,14 @@ class Arrays(ValueAnalysis):
         listed = isinstance(first, (cst.List, cst.Tuple, cst.ListComp))
         if not copies and not listed and self.kinds.kind(first) is not Kind.SEQUENCE:
             return None
+        if self._holds_numbers(first):
+            return Array(1, 1, dtype, fresh=True)
         return Array(least=1 if listed else 0, dtype=dtype, fresh=True)
+
+    def _holds_numbers(self, node: cst.BaseExpression) -> bool:
+        """Return whether all that a list is seen to hold are numbers."""
+        held = self.origins.of(node, (None,)).values
+        return bool(held) and all(self.kinds.kind(each) is Kind.NUMBER for each in held)
 
     def _of_array(
         self, word: str, base: Array | None, node: cst.Call, args: Sequence[cst.Arg]

@@ -184,7 +184,7 @@ class _Reader:
         for _ in range(ASSIGNED):
             holder = self.tree.parent(value)
             if isinstance(holder, cst.Assign):
-                use = self._only_use(holder)
+                use = self.scopes.only_use(holder)
                 if use is None:
                     return None
                 self.steps.append(self.tree.statement(holder))
@@ -204,7 +204,7 @@ class _Reader:
                     return None
                 return self._sides(call, value, call.args[0].value, value)
             elif isinstance(holder, (cst.Arg, cst.Element)):
-                call = self._taker(holder)
+                call = self.tree.taker(value) or self.tree.taker(self.tree.parent(holder))
                 if call is None or any(arg.star for arg in call.args):
                     return None
                 if call.args[0] is holder and self.all.is_dropout(call) and self.dropout is None:
@@ -226,14 +226,6 @@ class _Reader:
         side, values = (right, left) if self.turned else (left, right)
         return (product, values) if side is weights else None
 
-    def _taker(self, holder: cst.CSTNode) -> cst.Call | None:
-        """Return the call that receives an argument, also inside a list."""
-        if isinstance(holder, cst.Element):
-            outer = self.tree.parent(holder)
-            holder = (self.tree.parent(outer) if outer is not None else None) or holder
-        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
-        return call if isinstance(call, cst.Call) else None
-
     def _product_of(self, call: cst.Call, weights: cst.BaseExpression) -> _Product | None:
         if self.names.name(call.func) in _PRODUCTS and len(call.args) == 2:
             return self._sides(call, call.args[0].value, call.args[1].value, weights)
@@ -246,15 +238,6 @@ class _Reader:
             return None
         self.heads_apart &= b[:-1] == a[:-2] + a[-1] and out == a[:-1] + b[-1]
         return call, operands[1]
-
-    def _only_use(self, assign: cst.Assign) -> cst.Name | None:
-        """Return the only read of the single name that an assignment binds."""
-        target = assign.targets[0].target
-        if len(assign.targets) != 1 or not isinstance(target, cst.Name):
-            return None
-        binding = self.scopes.stored(target)
-        uses = list(self.scopes.uses(binding, self.region)) if binding is not None else []
-        return uses[0] if len(uses) == 1 and self.scopes.reaching(uses[0]) == (binding,) else None
 
     # -- from the weights back to queries and keys ----------------------------
 
@@ -451,7 +434,7 @@ class _Reader:
     def _is_masked_out_of_sight(self, use: cst.Name, end: cst.Name) -> bool:
         """Return whether an unseen function masks the scores, `mask_(scores)`."""
         holder = self.tree.parent(use)
-        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        call = self.tree.taker(use)
         return (
             isinstance(call, cst.Call)
             and call.args[0] is holder
@@ -467,7 +450,7 @@ class _Reader:
         if not isinstance(holder, small) or len(holder.body) != 1:
             return None
         block = holder if isinstance(holder, cst.SimpleStatementSuite) else self.tree.parent(holder)
-        branch = self.tree.parent(block) if block is not None else None
+        branch = self.tree.parent(block)
         if not isinstance(branch, cst.If) or branch.body is not block or branch.orelse is not None:
             return None
         alone = not isinstance(block, cst.IndentedBlock) or len(block.body) == 1
@@ -487,12 +470,8 @@ class _Reader:
 
     def _unscaled(self, query: cst.BaseExpression) -> cst.BaseExpression:
         """Remove a factor from the queries: `q * scale`, or a line `q = q * scale`."""
-        value, line = query, None
-        if isinstance(query, cst.Name):
-            bindings = self.scopes.reaching(query)
-            node = bindings[0].node if len(bindings) == 1 else None
-            if isinstance(node, cst.Assign) and self._only_use(node) is query:
-                value, line = node.value, self.tree.statement(node)
+        line = self.scopes.line_for(query)
+        value = line.value if line is not None else query
         if not isinstance(value, cst.BinaryOperation) or self.factors:
             return query
         if not isinstance(value.operator, (cst.Multiply, cst.Divide)):
@@ -507,21 +486,18 @@ class _Reader:
             return query
         self.factors.append((value.right, isinstance(value.operator, cst.Divide)))
         if line is not None:
-            self.steps.append(line)
+            self.steps.append(self.tree.statement(line))
         return value.left
 
     def _untransposed(self, key: cst.BaseExpression) -> cst.BaseExpression | None:
         """Return the keys whose last two dimensions an expression transposes."""
         if isinstance(key, cst.Name):
-            bindings = self.scopes.reaching(key)
-            node = bindings[0].node if len(bindings) == 1 else None
-            if not isinstance(node, cst.Assign) or self._only_use(node) is not key:
+            line = self.scopes.line_for(key)
+            if line is None or isinstance(line.value, cst.Name):
                 return None
-            if isinstance(node.value, cst.Name):
-                return None
-            found = self._untransposed(node.value)
+            found = self._untransposed(line.value)
             if found is not None:
-                self.steps.append(self.tree.statement(node))
+                self.steps.append(self.tree.statement(line))
             return found
         if isinstance(key, cst.Attribute):
             return key.value if key.attr.value == "mT" else None

@@ -12,16 +12,12 @@ from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.values.known import ValueAnalysis
 
 _REGISTER: Final = frozenset(
-    (
-        "register_forward_hook register_forward_pre_hook register_full_backward_hook "
-        "register_full_backward_pre_hook register_backward_hook"
-    ).split()
+    "register_forward_hook register_forward_pre_hook register_full_backward_hook "
+    "register_full_backward_pre_hook register_backward_hook".split()
 )
 _ADDING: Final = frozenset(
-    (
-        "weight_norm spectral_norm fully_shard checkpoint_wrapper l1_unstructured "
-        "random_unstructured ln_structured"
-    ).split()
+    "weight_norm spectral_norm fully_shard checkpoint_wrapper l1_unstructured "
+    "random_unstructured ln_structured".split()
 )
 """Functions of torch whose result, or whose argument, gets hooks."""
 _PARTS: Final = frozenset("modules children named_modules named_children".split())
@@ -59,7 +55,7 @@ class CallExtras(ValueAnalysis):
 
     def _all_parts(self, node: cst.BaseExpression) -> Iterator[str]:
         """Yield the path of the network whose parts a loop variable stands for."""
-        for binding in self.scopes.reaching(node) if isinstance(node, cst.Name) else ():
+        for binding in self.scopes.reaching(node):
             if binding.how is not How.LOOP or binding.value is None:
                 continue
             source = binding.value

@@ -79,8 +79,7 @@ class Configurations(Analysis):
             return bindings[0].name if len(bindings) == 1 else None
         kept = bindings[0].value
         named = kept.value if isinstance(kept, cst.Subscript) else kept
-        found = self.scopes.reaching(named) if isinstance(named, cst.Name) else ()
-        parameter = found[0].node if len(found) == 1 else None
+        parameter = self.scopes.only(named).node
         if not isinstance(parameter, cst.Param) or not isinstance(kept, (cst.Subscript, cst.Name)):
             return None
         if isinstance(kept, cst.Name):
@@ -122,11 +121,8 @@ class Configurations(Analysis):
 
     def _main(self, name: cst.Name, depth: int) -> cst.Call | None:
         """Return the decorator of Hydra that makes the configuration which a name stands for."""
-        bindings = self.scopes.reaching(name)
-        if not depth or len(bindings) != 1 or bindings[0].how is not How.PARAMETER:
-            return None
-        parameter = bindings[0].node
-        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        parameter = self.scopes.only(name).node if depth else name
+        function = self.tree.parent(self.tree.parent(parameter))
         if not isinstance(parameter, cst.Param) or not isinstance(function, cst.FunctionDef):
             return None
         for mark in (each.decorator for each in function.decorators):

@@ -13,7 +13,7 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import last_word, receiver_of
+from torchlint.semantic.syntax.methods import last_word, receiver_of, root_of
 from torchlint.semantic.values.kind import Kind, conventional
 from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
@@ -161,12 +161,8 @@ class Devices(Analysis):
 
     @memoized(False)
     def _named_device(self, node: cst.Name | cst.Attribute) -> bool:
-        bindings = (
-            self.scopes.reaching(node)
-            if isinstance(node, cst.Name)
-            else self.functions.attribute(node)
-        )
-        shown = [b.value for b in bindings if b.how is How.ASSIGN and b.value is not None]
+        bindings = self.functions.bindings(node)
+        shown = [b.assigned for b in bindings if b.assigned is not None]
         if shown and len(shown) == len(bindings):
             if any(map(self._may_be_accelerator, shown)):
                 return True
@@ -175,15 +171,12 @@ class Devices(Analysis):
         else:
             value = self.values.value_of(node)
             if value.state is State.KNOWN and value.node is not None and value.node is not node:
-                given = [one for each in bindings for one in self._given(each.node)]
+                parameters = [each for each in bindings if each.parameter is not None]
+                given = [one for each in parameters for one in self.functions.held(each)]
                 return self._may_be_accelerator(value.node) or self._is_unseen_device(node, given)
         if self.kinds.kind(node) is Kind.DEVICE or self._configured(node):
             return True
         return isinstance(node, cst.Name) and self._takes_several(node)
-
-    def _given(self, bound: cst.CSTNode) -> list[cst.BaseExpression]:
-        """Return what calls in view pass to a parameter."""
-        return self.functions.given(bound) if isinstance(bound, cst.Param) else []
 
     def _is_unseen_device(
         self, node: cst.Name | cst.Attribute, values: list[cst.BaseExpression]
@@ -228,11 +221,7 @@ class Devices(Analysis):
 
     def _configured(self, node: cst.Name | cst.Attribute) -> bool:
         """Return whether a device comes from an imported configuration (`config.DEVICE`)."""
-        root: cst.BaseExpression = node
-        while isinstance(root, cst.Attribute):
-            root = root.value
-        if not isinstance(root, cst.Name):
-            return False
+        root = root_of(node)
         return conventional(last_word(node).lower()) is Kind.DEVICE and any(
             binding.how is How.IMPORT for binding in self.scopes.reaching(root)
         )

@@ -14,23 +14,17 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
 _INTEGRAL: Final = frozenset(
-    (
-        "eq ne gt lt ge le equal greater less not_equal greater_equal less_equal logical_and "
-        "logical_or logical_not logical_xor isin isnan isinf isfinite argmax argmin argsort long "
-        "int bool count_nonzero nonzero any all bincount size numel dim len"
-    ).split()
+    "eq ne gt lt ge le equal greater less not_equal greater_equal less_equal logical_and "
+    "logical_or logical_not logical_xor isin isnan isinf isfinite argmax argmin argsort long "
+    "int bool count_nonzero nonzero any all bincount size numel dim len".split()
 )
 _FLOATING: Final = frozenset(
-    (
-        "float double half bfloat16 mean std var softmax log_softmax sigmoid tanh exp log sqrt "
-        "norm true_divide div logsumexp"
-    ).split()
+    "float double half bfloat16 mean std var softmax log_softmax sigmoid tanh exp log sqrt "
+    "norm true_divide div logsumexp".split()
 )
 _KEEPING: Final = frozenset(
-    (
-        "sum cumsum prod max min view view_as reshape squeeze unsqueeze cpu cuda detach flatten t "
-        "clone contiguous item expand expand_as expand_dims gather masked_select type_as abs"
-    ).split()
+    "sum cumsum prod max min view view_as reshape squeeze unsqueeze cpu cuda detach flatten t "
+    "clone contiguous item expand expand_as expand_dims gather masked_select type_as abs".split()
 )
 _PAIRS: Final = frozenset("max min topk sort kthvalue mode median".split())
 

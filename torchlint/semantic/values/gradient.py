@@ -11,7 +11,6 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of
 from torchlint.semantic.values.values import State, Values
 
@@ -110,16 +109,8 @@ class Gradients(Analysis):
     @memoized(None)
     def _of_alias(self, node: cst.Name | cst.Attribute) -> Grad | None:
         """Follow `context = torch.no_grad()`."""
-        bindings = (
-            self.scopes.reaching(node)
-            if isinstance(node, cst.Name)
-            else self.functions.attribute(node)
-        )
-        modes = {
-            self.mode(binding.value)
-            for binding in bindings
-            if binding.how is How.ASSIGN and binding.value is not None
-        }
+        values = (each.assigned for each in self.functions.bindings(node))
+        modes = {self.mode(each) for each in values if each is not None}
         if not modes or modes == {None}:
             return None
         return modes.pop() if len(modes) == 1 else Grad.UNKNOWN

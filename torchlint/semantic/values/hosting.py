@@ -51,9 +51,8 @@ class Hosting(ValueAnalysis):
         return call.func.attr.value == "cpu"
 
     def _names_host(self, node: cst.BaseExpression) -> bool:
-        origin = self.origins.of(node)
-        known = origin.complete and origin.given is None and bool(origin.values)
-        return known and all(map(self._is_host, origin.values))
+        values = self.origins.of(node).known
+        return bool(values) and all(map(self._is_host, values))
 
     def _is_host(self, value: cst.BaseExpression) -> bool:
         if isinstance(value, cst.Call) and self.names.name(value.func) == "torch.device":
@@ -66,12 +65,8 @@ class Hosting(ValueAnalysis):
 
     def _may_move(self, call: cst.Call) -> bool:
         func = call.func
-        if any(
-            each.keyword is not None
-            and each.keyword.value == "device"
-            and not self._is_elsewhere(each.value)
-            for each in call.args
-        ):
+        given = self.values.argument_node(call, "device")
+        if given is not None and not self._is_elsewhere(given.value):
             return True
         if not isinstance(func, cst.Attribute) or func.attr.value not in _MOVING:
             return False
@@ -90,10 +85,9 @@ class Hosting(ValueAnalysis):
 
     def _made(self, network: cst.BaseExpression) -> list[cst.Call]:
         """Return the calls that make a network, empty if some are not in view."""
-        origin = self.origins.of(network)
-        calls = [each for each in origin.values if isinstance(each, cst.Call)]
-        known = origin.complete and origin.given is None and len(calls) == len(origin.values)
-        return list(map(_unmoved, calls)) if known else []
+        values = self.origins.of(network).known
+        calls = [each for each in values if isinstance(each, cst.Call)]
+        return list(map(_unmoved, calls)) if len(calls) == len(values) else []
 
     def _is_plain(self, made: cst.Call) -> bool:
         """Return whether a call makes a network of code in view that works on no device."""
@@ -159,8 +153,8 @@ class Hosting(ValueAnalysis):
             return True
         if isinstance(moved, cst.Attribute) and moved.attr.value == "data":
             return True
-        call = self.tree.parent(self.tree.parent(moved) or moved)
-        holder = self.tree.parent(call) if call is not None else None
+        call = self.tree.parent(self.tree.parent(moved))
+        holder = self.tree.parent(call)
         return isinstance(holder, (cst.Expr, cst.Lambda))
 
     @cached_property

@@ -23,9 +23,7 @@ _FIRST: Final = frozenset({
     "progressbar.progressbar", "fastprogress.progress_bar", "tqdm.asyncio.tqdm",
 })  # fmt: skip
 _FIRST_BY_NAME: Final = frozenset(
-    (
-        "tqdm log_every track progress_bar data_prefetcher DataPrefetcher DevicePrefetcher Bar"
-    ).split()
+    "tqdm log_every track progress_bar data_prefetcher DataPrefetcher DevicePrefetcher Bar".split()
 )
 _COUNTERS: Final = frozenset({
     "builtins.range", "tqdm.trange", "tqdm.auto.trange", "tqdm.notebook.trange", "itertools.count",

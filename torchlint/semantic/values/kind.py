@@ -95,15 +95,12 @@ _CALLED: Final = {
     "time.perf_counter": Kind.NUMBER,
 }
 _NOT_TENSORS: Final = frozenset(
-    (
-        "manual_seed seed initial_seed get_rng_state set_rng_state save load is_tensor "
-        "is_storage numel set_default_dtype set_default_tensor_type set_num_threads "
-        "get_num_threads no_grad enable_grad set_grad_enabled inference_mode is_grad_enabled "
-        "typename set_printoptions compile finfo iinfo equal allclose is_floating_point "
-        "is_complex device dtype Size Generator set_float32_matmul_precision "
-        "get_default_dtype use_deterministic_algorithms split chunk unbind meshgrid "
-        "tensor_split vsplit hsplit dsplit"
-    ).split()
+    "manual_seed seed initial_seed get_rng_state set_rng_state save load is_tensor is_storage "
+    "numel set_default_dtype set_default_tensor_type set_num_threads get_num_threads no_grad "
+    "enable_grad set_grad_enabled inference_mode is_grad_enabled typename set_printoptions "
+    "compile finfo iinfo equal allclose is_floating_point is_complex device dtype Size "
+    "Generator set_float32_matmul_precision get_default_dtype use_deterministic_algorithms "
+    "split chunk unbind meshgrid tensor_split vsplit hsplit dsplit".split()
 )
 _SEQUENCES: Final = frozenset("split chunk unbind meshgrid tensor_split".split())
 _DATASET_BASES: Final = re.compile(
@@ -133,17 +130,17 @@ _NOT_MODULES: Final = re.compile(
 _CRITERION: Final = re.compile(r"torch\.nn\.\w*Loss")
 _OPTIMIZER: Final = re.compile(
     r"torch\.optim\.[A-Z]\w*|torch\.distributed\.optim\.[A-Z]\w*|apex\.optimizers\.\w+|"
-    r"bitsandbytes\.optim\.\w+|transformers\.(?:AdamW|Adafactor)"
+    r"bitsandbytes\.optim\.\w+|transformers\.(?:optimization\.)?(?:AdamW|Adafactor)|"
+    r"(?:lion_pytorch|torch_optimizer|pytorch_optimizer|schedulefree|prodigyopt|dadaptation|muon)\."
+    r"[A-Z]\w*"
 )
 _SCHEDULER: Final = re.compile(
     r"torch\.optim\.lr_scheduler\.[A-Z]\w*|transformers\.get_\w*schedule\w*"
 )
 _NUMPY_NUMBERS: Final = frozenset("int float bool int32 int64 float32 float64".split())
 _NOT_ARRAYS: Final = frozenset(
-    (
-        "save savez savez_compressed savetxt seterr set_printoptions load isscalar ndim size "
-        "shape iinfo finfo dtype errstate"
-    ).split()
+    "save savez savez_compressed savetxt seterr set_printoptions load isscalar ndim size "
+    "shape iinfo finfo dtype errstate".split()
 )
 _NUMPY_SCALARS: Final = frozenset("sum mean std var max min median prod argmax argmin dot".split())
 

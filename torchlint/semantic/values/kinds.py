@@ -9,9 +9,10 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import last_word, method_of, replaces_itself
+from torchlint.semantic.syntax.methods import choices_of, last_word, method_of, replaces_itself
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     PASSED_ON,
@@ -80,14 +81,11 @@ _OVER_PROCESSES: Final = frozenset(
     "gather gather_for_metrics reduce all_gather all_reduce pad_across_processes".split()
 )
 """The methods by which frameworks send a tensor through all processes."""
-_WRAPPING: Final = frozenset("prepare setup setup_dataloaders setup_optimizers".split())
 _ENGINE: Final = (Kind.MODULE, Kind.OPTIMIZER, Kind.LOADER, Kind.SCHEDULER)
 """What DeepSpeed makes of a network: its engine, and what the engine trains with."""
 _TENSOR_ONLY: Final = frozenset(
-    (
-        "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
-        "is_cuda data_ptr eq scatter_ index_select clip_grad_norm_"
-    ).split()
+    "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
+    "is_cuda data_ptr eq scatter_ index_select clip_grad_norm_".split()
 )
 
 
@@ -120,10 +118,8 @@ class Kinds(Analysis):
             return _UNKNOWN if type(node.operator) is cst.Not else self.kind(node.expression)
         if type(node) is cst.Comparison:
             return self._kind_of_comparison(node)
-        if type(node) is cst.IfExp:
-            return joined([self.kind(node.body), self.kind(node.orelse)])
-        if type(node) is cst.BooleanOperation:
-            return joined([self.kind(node.left), self.kind(node.right)])
+        if choices := choices_of(node):
+            return joined([*map(self.kind, choices)])
         if isinstance(node, (cst.Await, cst.NamedExpr)):
             return self.kind(node.expression if isinstance(node, cst.Await) else node.value)
         return _LITERALS.get(type(node), _UNKNOWN)
@@ -180,7 +176,7 @@ class Kinds(Analysis):
 
     def _is_drawn(self, node: cst.BaseExpression) -> bool:
         """Return whether a name holds what a loop goes through, as parameters are."""
-        bindings = self.scopes.reaching(node) if type(node) is cst.Name else ()
+        bindings = self.scopes.reaching(node)
         return bool(bindings) and all(each.how is How.LOOP for each in bindings)
 
     def _kind_of_item(self, node: cst.Subscript) -> Kind:
@@ -329,7 +325,7 @@ class Kinds(Analysis):
         if found in (_UNKNOWN, _TENSOR, _NUMBER) and self.losses.sent_backward(bindings):
             return _LOSS
         shown = [kind for kind in kinds if kind not in (_UNKNOWN, _NOTHING)]
-        if not shown or (found is _UNKNOWN and all(kind is _MODULE for kind in shown)):
+        if not shown or (found is _UNKNOWN and len({*shown}) == 1):
             if any(binding.how in _DEFINED for binding in bindings):
                 return _UNKNOWN
             if not shown and self.inputs.take(bindings):
@@ -445,7 +441,7 @@ class Kinds(Analysis):
         found = joined(given) if given else _UNKNOWN
         if found is not _UNKNOWN:
             return found
-        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        function = self.tree.parent(self.tree.parent(parameter))
         if isinstance(function, cst.FunctionDef) and function.name.value == "forward":
             owner = self.scopes.scope(function).node
             first = function.params.params[1:2]
@@ -486,7 +482,7 @@ class Kinds(Analysis):
 
     def _kind_of_drawn(self, node: cst.BaseExpression) -> Kind:
         """Return the kind of the items of a comprehension, or of a name for one."""
-        reaching = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        reaching = self.scopes.reaching(node)
         made = [each.value for each in reaching] if reaching else [node]
         drawn = all(isinstance(each, (cst.ListComp, cst.GeneratorExp)) for each in made)
         return self._element(node, (0,)) if drawn else _UNKNOWN
@@ -540,7 +536,7 @@ class Kinds(Analysis):
             returned = (one for each in callees for one in self.functions.returns(each))
             return joined([self._element(one, path) for one in returned])
         method = method_of(value)
-        if method in _WRAPPING:
+        if method in PREPARING:
             plain = [arg.value for arg in value.args if arg.keyword is None]
             return self.kind(plain[path[0]]) if path and path[0] < len(plain) else _UNKNOWN
         sent = name in ("builtins.list", "builtins.tuple") or method in _OVER_PROCESSES

@@ -11,7 +11,9 @@ import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
+from torchlint.semantic.syntax.methods import choices_of
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.values import Values
 
@@ -36,6 +38,11 @@ class Origin(NamedTuple):
     complete: bool
     given: cst.Param | None = None
     """The parameter behind the value that code which is not in view may pass too."""
+
+    @property
+    def known(self) -> tuple[cst.BaseExpression, ...]:
+        """The expressions if nothing else is possible, none if something may be."""
+        return self.values if self.complete and self.given is None else ()
 
 
 class _Addition(NamedTuple):
@@ -84,12 +91,9 @@ class Origins(Analysis):
             self._follow_attribute(node, steps, search)
         elif type(node) is cst.Subscript:
             self._follow_item(node, steps, search)
-        elif type(node) is cst.IfExp:
-            self._follow(node.body, steps, search)
-            self._follow(node.orelse, steps, search)
-        elif type(node) is cst.BooleanOperation:
-            self._follow(node.left, steps, search)
-            self._follow(node.right, steps, search)
+        elif choices := choices_of(node):
+            for each in choices:
+                self._follow(each, steps, search)
         elif type(node) is cst.NamedExpr:
             self._follow(node.value, steps, search)
         elif type(node) is cst.Call:
@@ -306,11 +310,7 @@ class Origins(Analysis):
             self._follow(default, steps, search)
 
     def _follow_method(
-        self,
-        node: cst.Call,
-        plain: Sequence[cst.BaseExpression],
-        steps: Steps,
-        search: _Search,
+        self, node: cst.Call, plain: Sequence[cst.BaseExpression], steps: Steps, search: _Search
     ) -> bool:
         """Look through the methods of dictionaries and through `accelerator.prepare(…)`."""
         if not isinstance(node.func, cst.Attribute) or self.names.name(node.func) is not None:
@@ -320,7 +320,7 @@ class Origins(Analysis):
             self._follow(owner, (None, *steps[1:]), search)
         elif method == "items" and steps[1:2] == (1,) and not plain:
             self._follow(owner, (None, *steps[2:]), search)
-        elif method == "prepare" and plain:
+        elif method in PREPARING and plain:
             if len(plain) == 1:
                 self._follow(plain[0], steps, search)
             elif steps and isinstance(steps[0], int) and steps[0] < len(plain):

@@ -85,11 +85,8 @@ class Placement(ValueAnalysis):
     def _is_copied(self, node: cst.BaseExpression) -> bool:
         """Return whether a tensor was copied to the host, or is what a network on it gives."""
         if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-            return bool(bindings) and all(
-                each.how is How.ASSIGN and each.value is not None and self._is_copied(each.value)
-                for each in bindings
-            )
+            made = [each.assigned for each in self.scopes.reaching(node)]
+            return bool(made) and all(each and self._is_copied(each) for each in made)
         if isinstance(node, cst.BinaryOperation):
             return self._is_copied(node.left) or self._is_copied(node.right)
         if not isinstance(node, cst.Call):
@@ -157,7 +154,7 @@ class Placement(ValueAnalysis):
         if name is not None and name.startswith("torch."):
             if name.rpartition(".")[2] in _MOVED_ALONG:
                 return False
-            if any(arg.keyword is not None and arg.keyword.value == "device" for arg in node.args):
+            if self.values.argument_node(node, "device") is not None:
                 return False
             given = [arg.value for arg in node.args]
             tensors = [each for each in given if self.kinds.kind(each) in TENSORS]
@@ -191,11 +188,15 @@ class Placement(ValueAnalysis):
 
     def _is_fed_from_host(self, call: cst.Call, bodies: Sequence[cst.CSTNode]) -> bool:
         """Return whether the tensors that a call gets are on the host, and what it runs stays."""
+        return (
+            not self._is_spread and self._is_loaded_in_view(call) and self.hands_over(call, bodies)
+        )
+
+    def hands_over(self, call: cst.Call, bodies: Sequence[cst.CSTNode]) -> bool:
+        """Return whether a call gives tensors of the host to code that leaves them there."""
         given = [arg.value for arg in call.args]
         return (
-            not self._is_spread
-            and self._is_loaded_in_view(call)
-            and any(map(self.on_host, given))
+            any(map(self.on_host, given))
             and all(self.on_host(each) for each in given if self.kinds.kind(each) in TENSORS)
             and not any(map(self.hosting.moves, bodies))
         )
@@ -218,9 +219,9 @@ class Placement(ValueAnalysis):
 
     def _bound(self, binding: Binding) -> bool:
         value = binding.value
-        if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
-            given = self.functions.given(binding.node)
-            return bool(given) and all(self.on_host(each) for each in given)
+        if binding.parameter is not None:
+            given = self.functions.given(binding.parameter)
+            return bool(given) and all(map(self.on_host, given))
         if value is None:
             return False
         if binding.how is How.LOOP:

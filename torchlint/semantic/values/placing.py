@@ -74,7 +74,7 @@ def used_as_networks(functions: Functions) -> frozenset[Used]:
 def places_a_network(functions: Functions, parameter: cst.Param) -> bool:
     """Return whether a statement `x.to(p)` stands alone: only networks move in place."""
     tree = functions.tree
-    function = tree.parent(tree.parent(parameter) or parameter)
+    function = tree.parent(tree.parent(parameter))
     word = parameter.name.value
     for method in functions.attributes("to"):
         call = tree.parent(method)

@@ -52,7 +52,7 @@ class PlainNumbers(ValueAnalysis):
             return True
         if self.kinds.kind(node) is Kind.NUMBER:
             return True
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        bindings = self.scopes.reaching(node)
         return bool(bindings) and all(
             each.how is How.UNPACKED and each.value is not None and self._is_shape(each.value)
             for each in bindings

@@ -277,8 +277,7 @@ class Scores(ValueAnalysis):
         if found is not None and found is not node:
             return found
         if isinstance(node, cst.Name):
-            bindings = self.scopes.reaching(node)
-            return bindings[0].value if len(bindings) == 1 else None
+            return self.scopes.only(node).value
         owner = self.scopes.class_of(node)
         path = dotted(node)
         if owner is None or not path.startswith("self."):

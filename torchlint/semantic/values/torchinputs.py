@@ -12,12 +12,10 @@ from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.scope.scopes import Binding
 
 _FUNCTIONS: Final = frozenset(
-    (
-        "abs amax amin argmax argmin argsort bmm clamp cos cosine_similarity cumsum exp "
-        "flatten gather index_select isfinite isinf isnan log log_softmax logsumexp masked_select "
-        "matmul max mean median min mm norm permute prod reshape sigmoid sin softmax sort sqrt "
-        "square squeeze std sum tanh topk transpose unique unsqueeze var"
-    ).split()
+    "abs amax amin argmax argmin argsort bmm clamp cos cosine_similarity cumsum exp "
+    "flatten gather index_select isfinite isinf isnan log log_softmax logsumexp masked_select "
+    "matmul max mean median min mm norm permute prod reshape sigmoid sin softmax sort sqrt "
+    "square squeeze std sum tanh topk transpose unique unsqueeze var".split()
 )
 """Functions of torch whose first argument is a tensor, never a number, a list or an array."""
 _LAYERS: Final = "torch.nn.functional."

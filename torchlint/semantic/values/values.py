@@ -14,6 +14,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import choices_of, root_of
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
 from torchlint.semantic.values.configurations import Configurations
 
@@ -96,17 +97,12 @@ class Values(Analysis):
     @memoized(_UNKNOWN)
     def value_of(self, node: cst.BaseExpression) -> Value:
         """Return the one expression that `node` can be."""
-        if type(node) is cst.Name:
-            if node.value in _CONSTANTS:
-                return Value(State.KNOWN, node)
-            bindings = self.scopes.reaching(node)
-            return self._joint(bindings) if bindings else Value(State.KNOWN, node)
+        bindings = self.functions.bindings(node)
+        if bindings:
+            return self._joint(bindings)
         if type(node) is cst.Attribute:
-            bindings = self.functions.attribute(node)
-            return self._joint(bindings) if bindings else self._option(node)
-        if type(node) is cst.Subscript:
-            return self._item(node)
-        return Value(State.KNOWN, node)
+            return self._option(node)
+        return self._item(node) if type(node) is cst.Subscript else Value(State.KNOWN, node)
 
     def code_of(self, node: cst.BaseExpression) -> str:
         """Return the code of the one expression that a node can be, else of the node."""
@@ -123,9 +119,7 @@ class Values(Analysis):
 
     def _option(self, node: cst.Attribute) -> Value:
         """Return an option of a configuration that nothing in view changes: `cfg.trainer.steps`."""
-        root: cst.BaseExpression = node
-        while isinstance(root, cst.Attribute):
-            root = root.value
+        root = root_of(node)
         if not isinstance(root, cst.Name) or not self.files.is_configuration(
             self.value_of(root).node
         ):
@@ -192,7 +186,7 @@ class Values(Analysis):
     def _unpacked(self, parameter: cst.Param) -> Iterator[Value]:
         """Yield what the dictionaries that calls unpack may pass to a parameter."""
         name = parameter.name.value
-        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        function = self.tree.parent(self.tree.parent(parameter))
         if not isinstance(function, cst.FunctionDef):
             return
         for call in self.functions.callers(function):
@@ -245,13 +239,11 @@ class Values(Analysis):
             return self._entry_of_literal(node, key)
         if isinstance(node, cst.Call):
             return self._entry_of_call(node, key)
-        if isinstance(node, cst.IfExp):
-            return _either([self.entry(node.body, key), self.entry(node.orelse, key)])
+        if choices := choices_of(node):
+            return _either([self.entry(each, key) for each in choices])
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.BitOr):
             right = self.entry(node.right, key)
             return self.entry(node.left, key) if right.state is State.ABSENT else right
-        if isinstance(node, cst.BooleanOperation):
-            return _either([self.entry(node.left, key), self.entry(node.right, key)])
         if isinstance(node, (cst.Name, cst.Attribute)):
             return self._entry_of_name(node, key)
         if isinstance(node, cst.Subscript):
@@ -307,11 +299,7 @@ class Values(Analysis):
         return self.entry(read, key) if read is not None else _UNKNOWN
 
     def _entry_of_name(self, node: cst.Name | cst.Attribute, key: str) -> Value:
-        bindings = (
-            self.scopes.reaching(node)
-            if isinstance(node, cst.Name)
-            else self.functions.attribute(node)
-        )
+        bindings = self.functions.bindings(node)
         if not bindings:
             inner = self.value_of(node).node
             return self.entry(inner, key) if isinstance(inner, cst.Dict) else _UNKNOWN
@@ -325,19 +313,13 @@ class Values(Analysis):
         return found
 
     def _entry_of_binding(self, binding: Binding, key: str) -> Value:
-        if binding.how is How.ASSIGN and binding.value is not None:
-            return self.entry(binding.value, key)
-        if isinstance(binding.node, cst.Param) and binding.node.star == "**":
-            function = self.tree.parent(self.tree.parent(binding.node) or binding.node)
-            if isinstance(function, cst.FunctionDef):
-                calls = self.functions.callers(function)
-                if calls:
-                    return _either([self.argument(call, key) for call in calls])
-        if isinstance(binding.node, cst.Param):
-            given = self.functions.given(binding.node)
-            if given:
-                return _either([self.entry(one, key) for one in given])
-        return _UNKNOWN
+        parameter = binding.parameter
+        rest = parameter if parameter is not None and parameter.star == "**" else None
+        function = self.tree.parent(self.tree.parent(rest))
+        calls = self.functions.callers(function) if isinstance(function, cst.FunctionDef) else ()
+        found = [self.argument(call, key) for call in calls]
+        found = found or [self.entry(one, key) for one in self.functions.held(binding)]
+        return _either(found)
 
     def _changes(
         self, node: cst.Name | cst.Attribute, key: str

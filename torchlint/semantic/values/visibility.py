@@ -53,6 +53,18 @@ class Visibility(ValueAnalysis):
         name = self.names.name(node)
         return name is not None and is_library(name)
 
+    def is_of_own_class(self, node: cst.BaseExpression) -> bool:
+        """Return whether classes of the project that are not in view make an object."""
+        made = self.origins.of(node).values
+        return bool(made) and all(
+            isinstance(each, cst.Call) and self._names_own_class(each.func) for each in made
+        )
+
+    def _names_own_class(self, func: cst.BaseExpression) -> bool:
+        """Return whether an expression names such a class, or a method of one."""
+        name = self.names.name(func) or ""
+        return name.startswith(".") and any(part[:1].isupper() for part in name.split(".")[-2:])
+
     def shows(self, runnable: cst.BaseExpression) -> bool:
         """Return whether all code is visible that calling a function or a network runs."""
         return self._runs_shown(runnable, set())
@@ -107,9 +119,7 @@ class Visibility(ValueAnalysis):
         if id(function) in seen:
             return True
         seen.add(id(function))
-        marks = (each.decorator for each in function.decorators)
-        named = (mark.func if isinstance(mark, cst.Call) else mark for mark in marks)
-        if not all((self.names.name(each) or "").startswith(_MARKS) for each in named):
+        if not all(mark.startswith(_MARKS) for mark in self.names.marks(function)):
             return False
         return self._unseen(function.body, seen) is None
 
@@ -118,17 +128,11 @@ class Visibility(ValueAnalysis):
         if id(owner) in seen:
             return True
         seen.add(id(owner))
-        for line in self.functions.lineage(owner):
-            for base in line.bases:
-                known = is_library(self.names.name(base.value) or "")
-                if not known and not isinstance(
-                    self.functions.definition(base.value), cst.ClassDef
-                ):
-                    return False
-            for method in self.tree.within(line, cst.FunctionDef):
-                if not self._is_shown_function(method, seen):
-                    return False
-        return True
+        return self._has_known_bases(owner) and all(
+            self._is_shown_function(method, seen)
+            for line in self.functions.lineage(owner)
+            for method in self.tree.within(line, cst.FunctionDef)
+        )
 
     def _holds_shown(self, node: cst.BaseExpression, seen: set[int]) -> bool:
         """Return whether every value of an expression was created by visible code."""
@@ -159,19 +163,15 @@ class Visibility(ValueAnalysis):
         """Return the container of a member (`self.blocks[i]`, `for block in self.blocks:`)."""
         if isinstance(node, cst.Subscript):
             return node.value
-        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
-        value = bindings[0].value if len(bindings) == 1 else None
-        if value is None or bindings[0].how is not How.LOOP:
+        binding = self.scopes.only(node)
+        value = binding.value
+        if value is None or binding.how is not How.LOOP:
             return None
-        return self.iteration.source(value, bindings[0].path)[0]
+        return self.iteration.source(value, binding.path)[0]
 
     def _has_known_bases(self, owner: cst.ClassDef) -> bool:
-        return all(
-            is_library(self.names.name(base.value) or "")
-            or isinstance(self.functions.definition(base.value), cst.ClassDef)
-            for line in self.functions.lineage(owner)
-            for base in line.bases
-        )
+        names = (self.names.name(base) or "" for base in self.functions.outer_bases(owner))
+        return all(map(is_library, names))
 
     def _makes_shown(self, value: cst.BaseExpression, seen: set[int]) -> bool:
         """Return whether a created object (`nn.Sequential(Block(), …)`) runs visible code."""

@@ -178,7 +178,7 @@ class Agreement:
 
     def _is_own_name(self, name: cst.Name) -> bool:
         script = self.script
-        call = script.tree.parent(script.tree.parent(name) or name)
+        call = script.tree.parent(script.tree.parent(name))
         if isinstance(call, cst.Call) and script.name(call.func) == "builtins.len":
             return False
         if not self.own.isdisjoint(script.scopes.reaching(name)):
@@ -189,10 +189,7 @@ class Agreement:
 
     def _refuse_decisions(self) -> None:
         script = self.script
-        branches: list[cst.If | cst.While] = [
-            *script.tree.all(cst.If),
-            *script.tree.all(cst.While),
-        ]
+        branches: list[cst.If | cst.While] = [*script.tree.all(cst.If), *script.tree.all(cst.While)]
         for branch in branches:
             parts = [branch.body, *([branch.orelse] if branch.orelse is not None else [])]
             if any(map(self._matters, parts)) and self.is_own(branch.test):

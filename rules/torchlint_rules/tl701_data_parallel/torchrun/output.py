@@ -18,10 +18,8 @@ _WRITES: Final = frozenset({
     "torch.jit.save", "torch.onnx.export",
 })  # fmt: skip
 _WRITING_METHODS: Final = frozenset(
-    (
-        "savefig to_csv to_json save_pretrained write_text mkdir add_scalar add_scalars add_image "
-        "add_images add_histogram add_graph add_text add_figure add_hparams add_embedding"
-    ).split()
+    "savefig to_csv to_json save_pretrained write_text mkdir add_scalar add_scalars add_image "
+    "add_images add_histogram add_graph add_text add_figure add_hparams add_embedding".split()
 )
 _BARS: Final = (
     "tqdm.tqdm", "tqdm.trange", "tqdm.auto.tqdm", "tqdm.auto.trange", "tqdm.notebook.tqdm",

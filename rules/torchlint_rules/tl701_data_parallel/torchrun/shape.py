@@ -28,12 +28,10 @@ _REFUSED: Final = {
     "builtins.input": "every process would ask",
 }
 _MODULE_API: Final = frozenset(
-    (
-        "module parameters named_parameters buffers named_buffers modules named_modules children "
-        "named_children state_dict load_state_dict train eval to cuda cpu half float double "
-        "bfloat16 zero_grad requires_grad_ apply training forward share_memory type no_sync "
-        "register_forward_hook device_ids"
-    ).split()
+    "module parameters named_parameters buffers named_buffers modules named_modules children "
+    "named_children state_dict load_state_dict train eval to cuda cpu half float double "
+    "bfloat16 zero_grad requires_grad_ apply training forward share_memory type no_sync "
+    "register_forward_hook device_ids".split()
 )
 
 
@@ -97,9 +95,9 @@ class Shape(NamedTuple):
         names = {self.wrap.target.value, script.code(self.wrap.source)}
         if not isinstance(node, cst.Name):
             return False
-        bindings = script.scopes.reaching(node)
-        if len(bindings) == 1 and isinstance(bindings[0].node, cst.Param):
-            given = script.functions.given(bindings[0].node)
+        binding = script.scopes.only(node)
+        if isinstance(binding.node, cst.Param):
+            given = script.functions.given(binding.node)
             return any(isinstance(one, cst.Name) and one.value in names for one in given)
         return node.value in names
 
@@ -409,6 +407,6 @@ class _Reader:
                 continue
             if any(script.tree.inside(use, region) for region in regions):
                 raise ObstacleError(use, "the batch size is read in the training loop")
-            call = script.tree.parent(script.tree.parent(use) or use)
+            call = script.tree.parent(script.tree.parent(use))
             if isinstance(call, cst.Call) and script.kind(call) is Kind.MODULE:
                 raise ObstacleError(use, "the network is built for this batch size")
