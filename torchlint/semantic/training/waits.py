@@ -192,15 +192,12 @@ class Waits(ValueAnalysis):
         """Return whether a node does not run in every pass, or is in an inner batch loop."""
         nearest = self.frequencies.loops.batch_loop(node)
         if isinstance(region, cst.FunctionDef):
-            return (
-                nearest is not None
-                or self.frequencies.below(node, region) is not Frequency.EVERY_PASS
-            )
-        return (
-            nearest is None
-            or nearest.node is not region
-            or self.frequencies.frequency(node) is not Frequency.EVERY_PASS
-        )
+            apart, found = nearest is not None, self.frequencies.below(node, region)
+        else:
+            apart = nearest is None or nearest.node is not region
+            found = self.frequencies.frequency(node)
+        every = found is Frequency.EVERY_PASS or self.frequencies.of_one_process(node, region)
+        return apart or not every
 
     def _home(self, node: cst.CSTNode) -> Region | None:
         """Return the innermost batch loop around a call, else its function."""
@@ -400,7 +397,8 @@ class Waits(ValueAnalysis):
             uses = [
                 use
                 for use in self.scopes.uses(binding, region)
-                if not self._fills(use) and not self._asks_for_presence(use)
+                if not (self._fills(use) or self._asks_for_presence(use))
+                and not self.computations.asks_form(use)
             ]
             for use in uses:
                 destination: _Destination | None = _KEPT._replace(target=use)
