@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Finding, Frequency, How, Per, Rate, Role, Rule, Script
+from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.tokenizers import tokenizer_of
 
 _GENERATES: Final = frozenset("generate sample rollout".split())
@@ -16,7 +17,10 @@ _CURE: Final = "tokenize the texts once, before the training, and only pad each 
 
 class TokenisedEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every tokenizer that training waits for in each step."""
+        """Flag every tokenizer that training waits for in each step, once for each function."""
+        yield from joined(self._found(script), ("call", "calls"))
+
+    def _found(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         for call in script.tree.all(cst.Call):
             tokenizer = tokenizer_of(script, call)
             if tokenizer is None:
@@ -26,7 +30,7 @@ class TokenisedEachStep(Rule):
                 message = (
                     f"`{script.code(tokenizer)}` runs {place}, while the device waits: {_CURE}"
                 )
-                yield Finding(self.code, script.span(call), message)
+                yield script.scopes.home(call), Finding(self.code, script.span(call), message)
 
 
 def _place(script: Script, call: cst.Call) -> str:

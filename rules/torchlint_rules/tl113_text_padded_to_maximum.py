@@ -111,7 +111,9 @@ def _cure(script: Script, mapped: TextMap, reader: _Reader) -> str | None:
     """Return what else must change, empty if nothing, None if the collator may want the padding."""
     collate = reader.collate
     if _labels_tokens(script, mapped) and not _pads_labels(script, collate):
-        return None
+        replaced = _collator(script, collate) == "DataCollatorForLanguageModeling"
+        cure = "leave it out, and the labels, which the collator makes after it pads each batch"
+        return cure if replaced else None
     if collate.state is State.ABSENT or collate.equals(None):
         cure = f"leave it out, and pass `{reader.option}=DataCollatorWithPadding(tokenizer)`"
         return "" if reader.pads else cure

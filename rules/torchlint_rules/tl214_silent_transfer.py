@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import TENSORS, Finding, Fix, Kind, Rule, Script, State
+from torchlint.api import TENSORS, Finding, Fix, Kind, Rule, Script, State, receiver_of
 
 _METHODS: Final = {
     "LongTensor": "long",
@@ -119,6 +119,48 @@ def _is_of_numbers(script: Script, node: cst.BaseExpression) -> bool:
     )
 
 
+# -- tables on the host ----------------------------------------------------------------
+
+
+def _lookups(script: Script) -> Iterator[_Transfer]:
+    """Yield the indices that are copied to a table on the host, whose rows go back."""
+    for site in script.calls.of_methods("cpu"):
+        index, table = site.node, _table(script, site.node)
+        if table is None or not script.values.placement.on_host(table):
+            continue
+        if _on_device(script, site.receiver) and _rows_go_back(script, index):
+            held = script.tree.brief(table)
+            cost = f"waits, to look up `{held}` on the host; keep `{held}` on the device"
+            yield _Transfer(index, cost)
+
+
+def _table(script: Script, index: cst.Call) -> cst.BaseExpression | None:
+    """Return the tensor of which an index takes entries: `table[index]`, `table.gather(-1, i)`."""
+    outer = script.tree.parent(index)
+    if isinstance(outer, cst.Arg):
+        call = script.tree.parent(outer)
+        return receiver_of(call, "gather", "index_select") if isinstance(call, cst.Call) else None
+    part = script.tree.parent(outer) if isinstance(outer, cst.Index) else None
+    item = script.tree.parent(part) if part is not None else None
+    return item.value if isinstance(item, cst.Subscript) else None
+
+
+def _rows_go_back(script: Script, index: cst.Call) -> bool:
+    """Return whether what a lookup finds is moved to the device in the same function."""
+    line = script.tree.statement(index)
+    targets = script.tree.within(line, cst.AssignTarget)
+    names = {each.target.value for each in targets if isinstance(each.target, cst.Name)}
+    return any(
+        script.program.moves.move(site.node) is not None
+        and script.scopes.home(site.node) is script.scopes.home(index)
+        and (
+            script.tree.inside(index, site.receiver)
+            or any(each.value in names for each in script.tree.within(site.receiver, cst.Name))
+        )
+        for site in script.calls.of_methods("to", "cuda")
+    )
+
+
 # -- sizes that depend on values -------------------------------------------------------
 
 
@@ -171,4 +213,4 @@ def _entries(script: Script) -> Iterator[_Transfer]:
             yield _Transfer(line.value, cost)
 
 
-_KINDS: Final = (_types, _lists, _counts, _scales, _entries)
+_KINDS: Final = (_types, _lists, _lookups, _counts, _scales, _entries)

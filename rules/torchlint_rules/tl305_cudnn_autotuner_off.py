@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Final
 
 import libcst as cst
@@ -42,11 +43,15 @@ _SEEDERS: Final = frozenset({
     "torch.cuda.manual_seed_all",
 })  # fmt: skip
 _BENCHMARK: Final = re.compile("benchmark")
+_ALIKE: Final = 0.85
+_BECAUSE: Final = "which algorithm is fastest may differ from run to run"
 
 
 class CudnnAutotunerOff(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag a program that trains a convolutional network on images of one size."""
+        for written in _misspelt(script):
+            yield self._of_misspelt(script, written)
         if not may_be_cuda(script) or in_environment(script):
             return
         if not _convolves(script) or not _has_one_size(script):
@@ -64,13 +69,35 @@ class CudnnAutotunerOff(Rule):
         edits = _switched_on(script, switch)
         fix = None
         if edits is not None:
-            because = "which algorithm is fastest may differ from run to run"
-            fix = Fix.unsafe("Let cuDNN measure its algorithms", edits, because=because)
+            fix = Fix.unsafe("Let cuDNN measure its algorithms", edits, because=_BECAUSE)
         message = (
             "cuDNN picks convolution algorithms by a heuristic, though all images have one size: "
             "`torch.backends.cudnn.benchmark = True` times them once and keeps the fastest"
         )
         yield Finding(self.code, script.span(node), message, fix)
+
+    def _of_misspelt(self, script: Script, written: cst.Attribute) -> Finding:
+        message = (
+            f"`{script.code(written)}` is no setting of torch, so cuDNN's autotuner stays off: "
+            "`benchmark` is the setting"
+        )
+        edits = script.edits.replace(written.attr, "benchmark")
+        fix = Fix.unsafe("Write `benchmark`", edits, because=_BECAUSE)
+        return Finding(self.code, script.span(written), message, fix)
+
+
+def _misspelt(script: Script) -> list[cst.Attribute]:
+    """Return what code turns on in the place of `torch.backends.cudnn.benchmark`."""
+    turned_on = (each for each in script.tree.all(cst.Assign) if script.code(each.value) == "True")
+    return [
+        target.target
+        for assign in turned_on
+        for target in assign.targets
+        if isinstance(target.target, cst.Attribute)
+        and target.target.attr.value != "benchmark"
+        and get_close_matches(target.target.attr.value, ("benchmark",), cutoff=_ALIKE)
+        and script.name(target.target.value) == "torch.backends.cudnn"
+    ]
 
 
 def _wants_to_repeat(script: Script) -> bool:

@@ -68,7 +68,7 @@ class Tf32Off(Rule):
 def _multiplies(script: Script) -> bool:
     """Return whether networks multiply matrices in float32."""
     precision = script.values.precision
-    return not (precision.mentions_low_precision or precision.is_wide or _only_convolves(script))
+    return not (precision.is_low_by_default or precision.is_wide or _only_convolves(script))
 
 
 def _is_light(script: Script, step: Step) -> bool:

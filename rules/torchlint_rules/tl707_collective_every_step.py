@@ -70,9 +70,8 @@ class CollectiveEveryStep(Rule):
         found: dict[cst.CSTNode, list[cst.Call]] = {}
         direct = (site.node for site in script.calls.of(*_BARRIERS))
         for call in chain(direct, _waiting(script)):
-            loop = script.loops.batch_loop(call)
-            repeated = _step(script, call) if loop is None else loop.node
-            if repeated is not None and (loop is None or _is_hot(script, call)):
+            repeated = _repeated(script, call)
+            if repeated is not None:
                 found.setdefault(repeated, []).append(call)
         for calls in found.values():
             first, *others = sorted(calls, key=script.tree.order)
@@ -80,20 +79,20 @@ class CollectiveEveryStep(Rule):
             yield Finding(self.code, script.span(first), _of_barrier(script, first), notes=notes)
 
     def _numbers(self, script: Script) -> Iterator[Finding]:
-        """Flag the first number that a loop shares among processes, with the loop's others."""
+        """Flag the first number that a loop or a step shares, with the others there."""
         found: dict[cst.CSTNode, list[tuple[cst.Call, cst.Name]]] = {}
         direct = (site.node for site in script.calls.of(*_COLLECTIVES))
         for call in chain(direct, _helpers(script), _gathering(script)):
-            loop = script.loops.batch_loop(call)
-            if loop is None or not call.args or not _is_hot(script, call):
-                continue
-            measured = _measured(script, call)
-            if measured is None or (
-                not _is_lost(script, call) and _is_logged(script, call, measured)
+            repeated = _repeated(script, call) if call.args else None
+            measured = _measured(script, call) if repeated is not None else None
+            if (
+                repeated is None
+                or measured is None
+                or (not _is_lost(script, call) and _is_logged(script, call, measured))
             ):
                 continue
             if not _is_trained_with(script, call, measured):
-                found.setdefault(loop.node, []).append((call, measured))
+                found.setdefault(repeated, []).append((call, measured))
         for calls in found.values():
             (call, measured), *others = sorted(calls, key=lambda each: script.tree.order(each[0]))
             notes = tuple(Note(script.span(other), "here as well") for other, _ in others)
@@ -164,19 +163,18 @@ def _is_logged(script: Script, call: cst.Call, measured: cst.Name) -> bool:
     return any(
         name.value in bound | {measured.value}
         for each in script.once(log_lines)
-        if loop is not None and each.loop.node is loop.node
+        if loop is None or each.loop.node is loop.node
         for name in script.tree.within(each.shown.place, cst.Name)
     )
 
 
-def _is_hot(script: Script, call: cst.Call) -> bool:
-    """Return whether each iteration of a batch loop makes a call."""
+def _repeated(script: Script, call: cst.Call) -> cst.For | cst.While | cst.FunctionDef | None:
+    """Return the batch loop that makes a call in each pass, or the function of one step."""
     loop = script.loops.batch_loop(call)
-    return (
-        loop is not None
-        and loop.role in _LOOPS
-        and script.loops.frequency(call) is Frequency.EVERY_PASS
-    )
+    if loop is None:
+        return _step(script, call)
+    hot = loop.role in _LOOPS and script.loops.frequency(call) is Frequency.EVERY_PASS
+    return loop.node if hot else None
 
 
 def _step(script: Script, call: cst.Call) -> cst.FunctionDef | None:
@@ -199,7 +197,7 @@ def _gathering(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of frameworks in training steps that return what all processes hold."""
     for site in script.calls.of_methods(*_GATHERING):
         loop = script.loops.batch_loop(site.node)
-        trains = loop is not None and loop.role is Role.TRAIN_BATCH
+        trains = loop is None or loop.role is Role.TRAIN_BATCH
         if trains and script.loops.owner(site.node) in _GATHERING[site.method]:
             yield site.node
 
@@ -286,12 +284,10 @@ def _is_itself(call: cst.Call, measured: cst.Name) -> bool:
 
 def _goes_backward_below(script: Script, call: cst.Call, name: cst.Name) -> bool:
     """Return whether a name's value is part of a loss with a later backward call in the loop."""
-    loop = script.loops.batch_loop(call)
-    if loop is None:
-        return False
+    repeated = _repeated(script, call)
     below = [
         other
-        for other in script.tree.within(loop.node.body, cst.Call)
+        for other in (script.tree.within(repeated.body, cst.Call) if repeated is not None else ())
         if script.loops.is_step(other) and script.tree.order(other) > script.tree.order(call)
     ]
     for other in below:

@@ -98,6 +98,27 @@ def test_an_evaluation_after_the_training_is_medium(before: str, impact: str) ->
     assert _impacts(text, "TL601") == {impact}
 
 
+TRAINER = """\
+class Trainer:
+    def evaluate(self, loader):
+        for x in loader:
+            print(net(x.cuda()))
+def run():
+    trainer, found = Trainer(), {{}}
+    {}
+    found.update(done=True)
+if __name__ == "__main__":
+    run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "impact"), [("trainer.evaluate(loader)", "low"), ("trainer.run(loader)", "high")]
+)
+def test_a_trainer_that_is_not_started_trains_nothing(line: str, impact: str) -> None:
+    assert _impacts(LOADER + TRAINER.format(line), "TL101") == {impact}
+
+
 def test_results_of_a_script_that_runs_once_are_at_stake() -> None:
     assert _impacts("import torch\n" + EVALUATION, "TL602") == {"medium"}
 

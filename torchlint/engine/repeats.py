@@ -23,17 +23,13 @@ def told_once(found: list[Finding], script: Script) -> list[Finding]:
 
     if not any(finding.code.startswith(WAITS) for finding in found):
         return found
-    spans = {finding.span for finding in found}
-    loops = [
-        (head, loop.node.body)
-        for loop in script.whole.loops.all()
-        if isinstance(loop.node, cst.For)
-        and loop.role is Role.OTHER
-        and (head := _head(script, loop.node)) in spans
-        and not script.whole.loops.runs_module(loop.node.body)
-    ]
     told = [
-        (finding.code, body) for finding in found for head, body in loops if finding.span == head
+        (finding.code, loop.node.body)
+        for loop in script.whole.loops.all()
+        if isinstance(loop.node, cst.For) and loop.role is Role.OTHER
+        for finding in found
+        if finding.span in _heads(script, loop.node)
+        and not script.whole.loops.runs_module(loop.node.body)
     ]
     return [
         finding
@@ -46,6 +42,7 @@ def told_once(found: list[Finding], script: Script) -> list[Finding]:
     ]
 
 
-def _head(script: Script, loop: cst.For) -> Span:
-    """Return where a loop says what it draws."""
-    return Span(script.whole.tree.span(loop).start, script.whole.tree.span(loop.iter).end)
+def _heads(script: Script, loop: cst.For) -> tuple[Span, Span]:
+    """Return where a loop says what it draws, with its target and without."""
+    drawn = script.whole.tree.span(loop.iter)
+    return drawn, Span(script.whole.tree.span(loop).start, drawn.end)

@@ -153,8 +153,10 @@ def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> cst.Bas
 
 def _runs_each_pass(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
     """Return whether a node of a loop runs in each pass, or of a function that each pass calls."""
-    away = None if script.tree.inside(node, loop.node) else script.scopes.function(node)
-    return script.loops.frequency(node, away) is Frequency.EVERY_PASS
+    if not script.tree.inside(node, loop.node):
+        return script.loops.frequency(node, script.scopes.function(node)) is Frequency.EVERY_PASS
+    every = script.loops.frequency(node) is Frequency.EVERY_PASS
+    return every or script.loops.frequencies.of_one_process(node, loop.node)
 
 
 def _drawn(script: Script, binding: Binding) -> cst.BaseExpression | None:

@@ -24,7 +24,7 @@ _OWN_CLASS: Final = (
 
 class BlockingTransfer(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag the blocking copies of a batch, those of one block together."""
+        """Flag the blocking copies of a batch, all of them together."""
         if available(script) is None:
             return
         waits: list[_Wait] = []
@@ -57,7 +57,7 @@ class BlockingTransfer(Rule):
                 if not doubt and not pinned:
                     doubt = _doubt(script, parts)
                 waits.append(_Wait(move, value, pinned, sure, doubt))
-        for together in _blocks(script, waits):
+        for together in _batches(script, waits):
             yield self._finding(script, together)
 
     def _finding(self, script: Script, waits: list[_Wait]) -> Finding:
@@ -88,14 +88,18 @@ class _Wait(NamedTuple):
     """Why the loader may be unable to pin it, or may be another one."""
 
 
-def _blocks(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
-    """Return the copies of each block whose fix has the same class, whole lines of them."""
-    blocks: dict[tuple[int, bool], list[_Wait]] = {}
+def _batches(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
+    """Return the copies of each batch whose fix has the same class, whole lines of them.
+
+    Those of a batch stand in one loop, or in one function without a loop.
+    """
+    batches: dict[tuple[int, bool], list[_Wait]] = {}
     for line in _lines(script, waits):
-        block = script.tree.parent(script.tree.statement(line[0].move.call))
+        loop = script.loops.batch_loop(line[0].move.call)
+        place = loop.node if loop is not None else script.scopes.home(line[0].move.call)
         exact = all(wait.is_tensor and not wait.doubt for wait in line)
-        blocks.setdefault((id(block), exact), []).extend(line)
-    return list(blocks.values())
+        batches.setdefault((id(place), exact), []).extend(line)
+    return list(batches.values())
 
 
 def _lines(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from torchlint.api import Finding, Fix, Script, TrainerArguments
+from torchlint.api import Finding, Fix, Impact, Script, TrainerArguments
 from torchlint_rules.shared.leftoptions import LeftOption, left_options
 
 _COUNTS: Final = LeftOption(
@@ -42,7 +42,8 @@ def intervals(script: Script, code: str, every: int) -> Iterator[Finding]:
                 because=_loss(arguments),
             )
         span = script.span(given or arguments.call)
-        yield Finding(code, span, message, fix, arguments.notes(option))
+        impact: Impact | None = "low" if arguments.accumulates else None
+        yield Finding(code, span, message, fix, arguments.notes(option), impact)
     yield from left_options(script, code, _COUNTS)
 
 

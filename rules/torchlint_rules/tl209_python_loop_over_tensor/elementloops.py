@@ -51,15 +51,16 @@ def entry_reads(script: Script) -> Iterator[tuple[cst.CSTNode, cst.BaseExpressio
     """Yield what waits for one entry of a tensor in a comprehension, with the tensor."""
     for node in (*script.tree.all(cst.ListComp), *script.tree.all(cst.GeneratorExp)):
         part = node.for_in
-        entries = _entries(script, part.target, part.iter)
-        if not entries or part.inner_for_in is not None or not script.loops.each_step(node):
+        nested = part.inner_for_in is not None
+        if nested or _is_short(script, part) or not script.loops.each_step(node):
             continue
         waits = [*script.tree.within(node.elt, cst.Call), *(each.test for each in part.ifs)]
         waits += [each.test for each in script.tree.within(node.elt, cst.IfExp)]
         for wait in waits:
-            name = _waited_for(wait, entries)
-            if name is not None and _may_wait(script, entries[name]):
-                yield wait, entries[name]
+            tensors = (_whole(script, side, part) for side in _waited_for(script, wait))
+            tensor = next((each for each in tensors if each is not None), None)
+            if tensor is not None and _may_wait(script, tensor):
+                yield wait, tensor
                 break
 
 
@@ -79,23 +80,34 @@ def _entries(
     return {one.value.value: arg.value for one, arg in pairs if isinstance(one.value, cst.Name)}
 
 
-def _waited_for(wait: cst.CSTNode, entries: dict[str, cst.BaseExpression]) -> str | None:
-    """Return the name whose number `name.item()` or a comparison with it needs."""
+def _whole(
+    script: Script, entry: cst.BaseExpression, part: cst.CompFor
+) -> cst.BaseExpression | None:
+    """Return the tensor of which a comprehension takes an entry, by name or by a range's index."""
+    if isinstance(entry, cst.Name):
+        return _entries(script, part.target, part.iter).get(entry.value)
+    if not isinstance(entry, cst.Subscript) or not _is_range(script, part):
+        return None
+    root, indices = _taken_apart(entry)
+    return root if script.code(part.target) in indices else None
+
+
+def _waited_for(script: Script, wait: cst.CSTNode) -> list[cst.BaseExpression]:
+    """Return the values of which `x.item()`, `int(x)` or a comparison needs the number."""
     if isinstance(wait, cst.Call):
         read = receiver_of(wait, "item") if not wait.args else None
-        sides = [read] if read is not None else []
-    elif isinstance(wait, cst.Comparison) and len(wait.comparisons) == 1:
-        (other,) = wait.comparisons
-        if isinstance(other.operator, (cst.Is, cst.IsNot, cst.In, cst.NotIn)):
-            return None
-        sides = [wait.left, other.comparator]
-    else:
-        return None
-    names = (side.value for side in sides if isinstance(side, cst.Name))
-    return next((name for name in names if name in entries), None)
+        if len(wait.args) == 1 and script.name(wait.func) in ("builtins.int", "builtins.float"):
+            read = wait.args[0].value
+        return [read] if read is not None else []
+    if not isinstance(wait, cst.Comparison) or len(wait.comparisons) != 1:
+        return []
+    (other,) = wait.comparisons
+    if isinstance(other.operator, (cst.Is, cst.IsNot, cst.In, cst.NotIn)):
+        return []
+    return [wait.left, other.comparator]
 
 
-def _is_range(script: Script, loop: cst.For) -> bool:
+def _is_range(script: Script, loop: cst.For | cst.CompFor) -> bool:
     return isinstance(loop.iter, cst.Call) and script.name(loop.iter.func) == "builtins.range"
 
 
@@ -184,7 +196,7 @@ def _walked(script: Script, target: cst.Name) -> cst.BaseExpression | None:
     return source if not path else None
 
 
-def _is_short(script: Script, loop: cst.For) -> bool:
+def _is_short(script: Script, loop: cst.For | cst.CompFor) -> bool:
     """Return whether a loop has few iterations, or does not index a tensor."""
     drawn = loop.iter
     if isinstance(drawn, (cst.List, cst.Tuple)):

@@ -7,14 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Invariance, Kind, Move, Script, State
-
-_MAKERS: Final = tuple(
-    f"torch.{word}"
-    for word in (
-        "tensor as_tensor from_numpy FloatTensor LongTensor zeros ones full arange linspace eye"
-    ).split()
-)
+from torchlint.api import Invariance, Kind, Move, Script
 
 _STARTS: Final = ("__init__", "setup")
 
@@ -54,10 +47,14 @@ def _is_kept(script: Script, move: Move) -> bool:
 
 
 def _is_host_tensor(script: Script, value: cst.BaseExpression) -> bool:
-    """Return whether a call makes a tensor on the host, outside of the steps."""
-    if not isinstance(value, cst.Call) or script.name(value.func) not in _MAKERS:
-        return False
-    device = script.calls.at(value).argument("device")
-    return (device.state is State.ABSENT or device.equals("cpu")) and not script.loops.each_step(
-        value
+    """Return whether a tensor is made on the host, outside of the steps."""
+    return (
+        script.kind(value) is Kind.TENSOR
+        and (script.values.placement.on_host(value) or _is_for_host(script, value))
+        and not script.loops.each_step(value)
     )
+
+
+def _is_for_host(script: Script, value: cst.BaseExpression) -> bool:
+    """Return whether a call names the host as the device of its tensor."""
+    return isinstance(value, cst.Call) and script.calls.at(value).argument("device").equals("cpu")

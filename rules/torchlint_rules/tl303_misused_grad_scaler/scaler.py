@@ -13,7 +13,6 @@ from torchlint.api import (
     Kind,
     Loop,
     Role,
-    Safety,
     ScalerCall,
     Script,
     method_of,
@@ -21,7 +20,6 @@ from torchlint.api import (
 )
 
 _NETWORKS: Final = frozenset(("model", "net", "network"))
-_BUG: Final = "the step it repairs fails or goes wrong today"
 
 
 class Misuse(NamedTuple):
@@ -50,11 +48,6 @@ def misuses(script: Script) -> Iterator[Misuse]:
         _left_out_of_checkpoint,
     ):
         yield from find(script)
-
-
-def _shown(title: str, edits: object) -> Fix:
-    """Return a fix that is shown but never applied."""
-    return Fix(title, edits, Safety.SHOW, _BUG)  # type: ignore[arg-type]
 
 
 def _home(script: Script, node: cst.CSTNode) -> cst.CSTNode:
@@ -92,15 +85,11 @@ def _unscaled_backward(script: Script) -> Iterator[Misuse]:
                 continue
             scaler, loss = script.code(step.scaler), script.code(sent)
             text = f"{scaler}.scale({loss})"
-            if isinstance(sent, (cst.Name, cst.Attribute, cst.Call)):
-                fix = _shown(f"Scale `{loss}`", script.edits.replace(sent, text))
-            else:
-                fix = None
             message = (
                 f"`{loss}` is not scaled before `backward()`, so `{scaler}.step` fails: "
                 f"call `{text}.backward()`"
             )
-            yield Misuse(call, message, fix)
+            yield Misuse(call, message)
 
 
 def _unscaled_step(script: Script) -> Iterator[Misuse]:
@@ -122,10 +111,7 @@ def _unscaled_step(script: Script) -> Iterator[Misuse]:
             scaler, named = script.code(scale.scaler), script.code(optimizer)
             times = ", 65536 times too large at first" if scaling.starts_by_default else ""
             message = f"`{named}` steps with scaled gradients{times}: call `{scaler}.step({named})`"
-            given = ", ".join([named, *(script.code(arg) for arg in call.args)])
-            edits = script.edits.replace(call, f"{scaler}.step({given})")
-            fix = None if call.args else _shown(f"Step through `{scaler}`", edits)
-            yield Misuse(call, message, fix)
+            yield Misuse(call, message)
 
 
 def _in_step_of(script: Script, step: cst.Call, backward: cst.Call) -> bool:
@@ -156,11 +142,7 @@ def _never_updated(script: Script) -> Iterator[Misuse]:
         f"`{scaler}.step` fails the second time, because nothing calls `{scaler}.update()`: "
         "call it after the last step"
     )
-    line = script.tree.statement(last.node)
-    fix = None
-    if script.edits.stands_alone(line):
-        fix = _shown(f"Update `{scaler}`", script.edits.after(line, f"{scaler}.update()"))
-    yield Misuse(last.node, message, fix)
+    yield Misuse(last.node, message)
 
 
 def _never_stepped(script: Script) -> Iterator[Misuse]:

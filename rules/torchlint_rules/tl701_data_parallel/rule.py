@@ -105,26 +105,16 @@ def _infers_only(script: Script, call: cst.Call) -> bool:
     if isinstance(attribute, cst.Attribute) and attribute.attr.value == "eval":
         return True
     assign = script.tree.parent(whole)
-    if not isinstance(assign, cst.Assign) or not isinstance(assign.targets[0].target, cst.Name):
-        return False
-    name = assign.targets[0].target.value
-    home = script.scopes.home(call)
-    runs = [
-        run
-        for run in script.tree.all(cst.Call)
-        if isinstance(run.func, cst.Name)
-        and run.func.value == name
-        and script.scopes.home(run) is home
-    ]
-    handed_on = any(
-        isinstance(use.value, cst.Name) and use.value.value == name
-        for use in script.tree.all(cst.Arg)
+    bound = (
+        script.scopes.stored(assign.targets[0].target) if isinstance(assign, cst.Assign) else None
     )
-    steps = any(
-        isinstance(use.value, cst.Name)
-        and use.value.value == name
-        and use.attr.value in ("parameters", "train")
-        for use in script.tree.all(cst.Attribute)
+    uses = script.scopes.readers(bound) if bound is not None else ()
+    holders = [script.tree.parent(use) for use in uses]
+    runs = [each for each in holders if isinstance(each, cst.Call)]
+    learns = any(
+        isinstance(each, cst.Arg)
+        or (isinstance(each, cst.Attribute) and each.attr.value in ("parameters", "train"))
+        for each in holders
     )
     without = all(script.values.gradients.grad(run) is Grad.OFF for run in runs)
-    return bool(runs) and without and not handed_on and not steps
+    return bool(runs) and without and not learns

@@ -182,12 +182,12 @@ class Datasets(ValueAnalysis):
     # -- datasets -------------------------------------------------------------
 
     def _of_value(self, value: cst.BaseExpression) -> Traits:
-        if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
-            return _joined([self.traits(value.left), self.traits(value.right)])
         if isinstance(value, cst.Call):
             return self._of_made(value)
         if self._in_memory_value(value):
             return {Trait.IN_MEMORY: self.tree.code(value)}
+        if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
+            return _joined([self.traits(value.left), self.traits(value.right)])
         return {Trait.UNSEEN: self.tree.code(value)}
 
     def _in_memory_value(self, value: cst.BaseExpression) -> bool:

@@ -33,10 +33,13 @@ class Frequency(Enum):
     UNKNOWN = auto()
 
 
+_RANK: Final = (
+    "rank|rank_?0|rank_?zero|global_zero|get_rank|is_main_process|is_master|is_main|main_process|"
+    "master_process|master"
+)
 _RARE: Final = re.compile(
     r"(?:\w*_)?(?:debug|verbose|log|logs|logging|log_\w+|print|print_\w+|vis|viz|visuali[sz]e|"
-    r"plot|plots|profile|profiling|rank|local_rank|global_rank|"
-    r"is_main_process|is_master|is_main|main_process|master_process|master|get_rank|save|"
+    rf"plot|plots|profile|profiling|{_RANK}|save|"
     r"save_\w+|dry_run|is_logging|should_log|do_log|display\w*|sample_interval|\w+_interval|"
     r"\w+_freq|\w+_every|every_\w+|done|terminated|truncated|last|(?:is_)?last_(?:step|batch|iter\w*))",
     re.IGNORECASE,
@@ -45,10 +48,7 @@ _ACCUMULATES: Final = re.compile(
     r"(?:\w*_)?(?:grad_?)?(?:acc|accum|accumulate|accumulation)(?:_\w+)?|\w*accumulation\w*",
     re.IGNORECASE,
 )
-_RANKS: Final = re.compile(
-    r"(?:\w*_)?(?:rank|get_rank|is_main_process|is_master|is_main|main_process|master_process|master)",
-    re.IGNORECASE,
-)
+_RANKS: Final = re.compile(rf"(?:\w*_)?(?:{_RANK})", re.IGNORECASE)
 _COUNTERS: Final = re.compile(
     r"(?:\w*_)?(?:step|steps|iter|iters|iteration|iterations|batch_idx|batch_index|epoch|counter)"
     r"|num_batches_tracked"
@@ -257,6 +257,7 @@ class Frequencies(LoopAnalysis):
 
     def _asks_rank(self, test: cst.BaseExpression) -> bool:
         """Return whether a test checks the rank and no other rare condition."""
+        test = self._assigned(test)
         if isinstance(test, cst.BooleanOperation):
             sides = [side for side in (test.left, test.right) if self.rare(side)]
             return bool(sides) and all(map(self._asks_rank, sides))

@@ -391,7 +391,7 @@ class Loops(ValueAnalysis):
     def module_call(self, call: cst.Call) -> cst.BaseExpression | None:
         """Return the network that a call runs, None if it runs none."""
         func = call.func
-        if self.has_other_arrays(call):
+        if self.has_other_arrays(call) or _makes_tokens(call):
             return None
         if isinstance(func, cst.Attribute) and func.attr.value in ("forward", "module"):
             if self.kinds.kind(func.value) is Kind.MODULE:
@@ -427,3 +427,10 @@ class Loops(ValueAnalysis):
         """Return whether a value is, or names, what a network gave."""
         calls = [value, *(each.value for each in self.scopes.reaching(value))]
         return any(isinstance(each, cst.Call) and self.module_call(each) for each in calls)
+
+
+def _makes_tokens(call: cst.Call) -> bool:
+    """Return whether a call asks a tokenizer for tensors, whatever type it is declared to have."""
+    return any(
+        arg.keyword is not None and arg.keyword.value == "return_tensors" for arg in call.args
+    )

@@ -387,7 +387,9 @@ class Modes(LoopAnalysis):
         if function is None:
             return Mode.TRAIN
         callers = self.functions.callers(function)
-        if not callers and self._is_ruled_by_base(function, network):
+        if not callers and (
+            self.functions.called_unseen(function) or self._is_ruled_by_base(function, network)
+        ):
             return Mode.UNKNOWN
         if not callers or not depth:
             return Mode.HIDDEN

@@ -174,6 +174,12 @@ class TrainerArguments:
         spelled = {arg.keyword.value for arg in self.call.args if arg.keyword is not None}
         return self.framework == "trl" or not spelled.isdisjoint(_RECENT)
 
+    @property
+    def accumulates(self) -> bool:
+        """Whether several passes share an optimizer step, as far as the arguments say."""
+        given = self.given("gradient_accumulation_steps")
+        return given is not None and not self.is_literal("gradient_accumulation_steps", 1)
+
     @cached_property
     def is_trial(self) -> bool:
         """Whether the run is, or may be, cut short after few steps."""

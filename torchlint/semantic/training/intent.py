@@ -135,11 +135,17 @@ class Intent(LoopAnalysis):
             word_of(call).startswith("optim") or self.kinds.kind(call) in _UPDATERS
         ):
             return True
-        return word_of(call) in _STARTS and self._makes_trainer
+        return word_of(call) in _STARTS and self._names_trainer(call)
 
-    @cached_property
-    def _makes_trainer(self) -> bool:
-        return any(word_of(call).endswith("Trainer") for call in self._calls)
+    def _names_trainer(self, call: cst.Call) -> bool:
+        """Return whether a call is one of a trainer, or gets one."""
+        if "trainer" in words(self.tree.code(call)):
+            return True
+        receiver = receiver_of(call)
+        made = self.origins.of(receiver).values if receiver is not None else ()
+        return any(
+            isinstance(each, cst.Call) and word_of(each).endswith("Trainer") for each in made
+        )
 
     @cached_property
     def _updates(self) -> list[cst.AugAssign]:

@@ -143,6 +143,8 @@ class Waits(ValueAnalysis):
     def _find_unneeded(
         self, region: Region, calls: tuple[cst.Call, ...]
     ) -> Iterator[tuple[Reading, _Destination]]:
+        if calls and all(self.values.placement.hands_over(each, [region]) for each in calls):
+            return
         for reading in self.readings.within(region.body):
             if self._is_rare(reading.node, region):
                 continue
@@ -190,15 +192,12 @@ class Waits(ValueAnalysis):
         """Return whether a node does not run in every pass, or is in an inner batch loop."""
         nearest = self.frequencies.loops.batch_loop(node)
         if isinstance(region, cst.FunctionDef):
-            return (
-                nearest is not None
-                or self.frequencies.below(node, region) is not Frequency.EVERY_PASS
-            )
-        return (
-            nearest is None
-            or nearest.node is not region
-            or self.frequencies.frequency(node) is not Frequency.EVERY_PASS
-        )
+            apart, found = nearest is not None, self.frequencies.below(node, region)
+        else:
+            apart = nearest is None or nearest.node is not region
+            found = self.frequencies.frequency(node)
+        every = found is Frequency.EVERY_PASS or self.frequencies.of_one_process(node, region)
+        return apart or not every
 
     def _home(self, node: cst.CSTNode) -> Region | None:
         """Return the innermost batch loop around a call, else its function."""

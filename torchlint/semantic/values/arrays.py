@@ -293,7 +293,14 @@ class Arrays(ValueAnalysis):
         listed = isinstance(first, (cst.List, cst.Tuple, cst.ListComp))
         if not copies and not listed and self.kinds.kind(first) is not Kind.SEQUENCE:
             return None
+        if self._holds_numbers(first):
+            return Array(1, 1, dtype, fresh=True)
         return Array(least=1 if listed else 0, dtype=dtype, fresh=True)
+
+    def _holds_numbers(self, node: cst.BaseExpression) -> bool:
+        """Return whether all that a list is seen to hold are numbers."""
+        held = self.origins.of(node, (None,)).values
+        return bool(held) and all(self.kinds.kind(each) is Kind.NUMBER for each in held)
 
     def _of_array(
         self, word: str, base: Array | None, node: cst.Call, args: Sequence[cst.Arg]

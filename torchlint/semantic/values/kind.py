@@ -130,7 +130,9 @@ _NOT_MODULES: Final = re.compile(
 _CRITERION: Final = re.compile(r"torch\.nn\.\w*Loss")
 _OPTIMIZER: Final = re.compile(
     r"torch\.optim\.[A-Z]\w*|torch\.distributed\.optim\.[A-Z]\w*|apex\.optimizers\.\w+|"
-    r"bitsandbytes\.optim\.\w+|transformers\.(?:AdamW|Adafactor)"
+    r"bitsandbytes\.optim\.\w+|transformers\.(?:optimization\.)?(?:AdamW|Adafactor)|"
+    r"(?:lion_pytorch|torch_optimizer|pytorch_optimizer|schedulefree|prodigyopt|dadaptation|muon)\."
+    r"[A-Z]\w*"
 )
 _SCHEDULER: Final = re.compile(
     r"torch\.optim\.lr_scheduler\.[A-Z]\w*|transformers\.get_\w*schedule\w*"

@@ -325,7 +325,7 @@ class Kinds(Analysis):
         if found in (_UNKNOWN, _TENSOR, _NUMBER) and self.losses.sent_backward(bindings):
             return _LOSS
         shown = [kind for kind in kinds if kind not in (_UNKNOWN, _NOTHING)]
-        if not shown or (found is _UNKNOWN and all(kind is _MODULE for kind in shown)):
+        if not shown or (found is _UNKNOWN and len({*shown}) == 1):
             if any(binding.how in _DEFINED for binding in bindings):
                 return _UNKNOWN
             if not shown and self.inputs.take(bindings):

@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.semantic.calls.annotations import named_types
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.known import ValueAnalysis
+from torchlint.semantic.values.values import State
 
 _PARSING: Final = ("parse_args", "parse_known_args")
 
@@ -105,4 +106,7 @@ class Options(ValueAnalysis):
 
     def _option(self, call: cst.Call, flag: str) -> Option | None:
         default = self.values.argument(call, "default")
+        if default.state is State.ABSENT:
+            stores = self.values.argument(call, "action").equals("store_true")
+            return Option(flag, False) if stores else None
         return Option(flag, default.literal) if default.is_literal else None

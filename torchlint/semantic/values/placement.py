@@ -188,11 +188,15 @@ class Placement(ValueAnalysis):
 
     def _is_fed_from_host(self, call: cst.Call, bodies: Sequence[cst.CSTNode]) -> bool:
         """Return whether the tensors that a call gets are on the host, and what it runs stays."""
+        return (
+            not self._is_spread and self._is_loaded_in_view(call) and self.hands_over(call, bodies)
+        )
+
+    def hands_over(self, call: cst.Call, bodies: Sequence[cst.CSTNode]) -> bool:
+        """Return whether a call gives tensors of the host to code that leaves them there."""
         given = [arg.value for arg in call.args]
         return (
-            not self._is_spread
-            and self._is_loaded_in_view(call)
-            and any(map(self.on_host, given))
+            any(map(self.on_host, given))
             and all(self.on_host(each) for each in given if self.kinds.kind(each) in TENSORS)
             and not any(map(self.hosting.moves, bodies))
         )

@@ -9,9 +9,12 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.scope.scopes import Binding
 from torchlint.semantic.scope.vocabulary import Vocabulary
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.options import Options
 
 _LOW: Final = re.compile(
     r"auto_?cast|amp(?<![a-z]amp)(?![a-z])|apex(?<![a-z]apex)(?![a-z])|\.half$|half_?tensor|fp_?16|"
@@ -23,22 +26,115 @@ _WIDE: Final = re.compile(
     r"\b(?:cfloat|cdouble|complex64|complex128|DoubleTensor|view_as_complex|stft|istft|cholesky|"
     r"slogdet|logdet|lu_solve|svd|eigh|triangular_solve)\b|\btorch\.(?:fft|linalg|inverse|det|qr)\b"
 )
+_REACTING: Final = frozenset(
+    "custom_fwd custom_bwd is_autocast_enabled get_autocast_dtype get_autocast_gpu_dtype".split()
+)
+"""What only reacts to the precision that others choose."""
+_LOW_TYPES: Final = frozenset({"torch.float16", "torch.half", "torch.bfloat16"})
+_NAMING: Final = (cst.FunctionDef, cst.ClassDef, cst.Param, cst.AssignTarget, cst.AnnAssign)
 _AUTOCASTS: Final = frozenset({
     "torch.amp.autocast", "torch.cuda.amp.autocast", "torch.cpu.amp.autocast",
 })  # fmt: skip
+_Word = cst.Name | cst.Attribute | cst.SimpleString | cst.Arg
 
 
 class Precision(ValueAnalysis):
     """Finds what a file does about the precision of its arithmetic."""
 
-    def __init__(self, values: KnownValues, vocabulary: Vocabulary) -> None:
+    def __init__(self, values: KnownValues, vocabulary: Vocabulary, options: Options) -> None:
         super().__init__(values)
-        self.vocabulary = vocabulary
+        self.vocabulary, self.options = vocabulary, options
 
     @cached_property
     def mentions_low_precision(self) -> bool:
-        """Whether code mentions mixed or low precision, of any library."""
-        return self.vocabulary.has_lowered(_LOW)
+        """Whether code may use mixed or low precision, of any library, in some run."""
+        return bool(self._mentions)
+
+    @cached_property
+    def is_low_by_default(self) -> bool:
+        """Whether code may use mixed or low precision in a run without options."""
+        return not all(map(self._is_switched_off, self._mentions))
+
+    @cached_property
+    def _mentions(self) -> tuple[_Word, ...]:
+        """The words about low precision, without those that only react to it."""
+        if not self.vocabulary.has_lowered(_LOW):
+            return ()
+        words: tuple[type[_Word], ...] = (cst.Name, cst.Attribute, cst.SimpleString, cst.Arg)
+        nodes = (each for kind in words for each in self.tree.all(kind))
+        return tuple(each for each in nodes if self._speaks(each) and self._acts(each))
+
+    def _speaks(self, node: _Word) -> bool:
+        """Return whether the word of a node, not of its parts, is about low precision."""
+        if isinstance(node, cst.Attribute):
+            word = f".{node.attr.value}"
+        elif isinstance(node, cst.Arg):
+            word = node.keyword.value if node.keyword is not None else ""
+        else:
+            word = node.value
+        return _LOW.search(word.lower()) is not None and word.lstrip(".") not in _REACTING
+
+    def _acts(self, node: _Word) -> bool:
+        """Return whether a word is more than a definition, a type in a test, or its name."""
+        if isinstance(self.tree.parent(node), (*_NAMING, cst.Expr)):
+            return False
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, (cst.ImportFrom, cst.Import, cst.Comparison)):
+                return False
+            if isinstance(outer, cst.DictElement):
+                return (self.names.name(outer.key) or "") not in _LOW_TYPES
+            if isinstance(outer, cst.BaseStatement):
+                return True
+        return True
+
+    # -- options --------------------------------------------------------------
+
+    def _is_switched_off(self, node: _Word) -> bool:
+        """Return whether a word has no effect in a run without options."""
+        if self._is_off(node.value if isinstance(node, cst.Arg) else node):
+            return True
+        child: cst.CSTNode = node
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, cst.Call) and self._is_call_off(outer):
+                return True
+            if isinstance(outer, (cst.If, cst.IfExp)) and child is outer.body:
+                if self._is_off(outer.test):
+                    return True
+            child = outer
+        return False
+
+    def _is_call_off(self, call: cst.Call) -> bool:
+        """Return whether a call only declares an option, or is told to do nothing."""
+        if method_of(call) == "add_argument":
+            return True
+        enabled = [arg.value for arg in call.args if arg.keyword and arg.keyword.value == "enabled"]
+        return bool(enabled) and self._is_off(enabled[0])
+
+    @memoized(False)
+    def _is_off(self, node: cst.BaseExpression) -> bool:
+        """Return whether a value is false or empty in a run without options."""
+        if isinstance(node, cst.BooleanOperation):
+            sides = (self._is_off(node.left), self._is_off(node.right))
+            return any(sides) if isinstance(node.operator, cst.And) else all(sides)
+        if isinstance(node, cst.IfExp):
+            chosen = self._is_off(node.test) or self._is_off(node.body)
+            return chosen and self._is_off(node.orelse)
+        if isinstance(node, cst.Comparison):
+            return isinstance(node.comparisons[0].operator, cst.IsNot) and self._is_off(node.left)
+        value = self.values.value_of(node)
+        if value.is_literal:
+            return not value.literal
+        option = self.options.of(node)
+        if option is not None:
+            return not option.default
+        bindings = self.functions.bindings(node)
+        return bool(bindings) and all(map(self._binds_off, bindings))
+
+    def _binds_off(self, binding: Binding) -> bool:
+        if isinstance(binding.node, cst.Param):
+            given = self.functions.given(binding.node)
+            return bool(given) and all(map(self._is_off, given))
+        return binding.assigned is not None and self._is_off(binding.assigned)
 
     @cached_property
     def is_wide(self) -> bool:
