@@ -151,7 +151,8 @@ def _item_work(script: Script, call: cst.Call) -> str:
     for node, ran in ((func, "__call__"), (said, method)):
         if "tokenizer" not in script.names.words(last_word(node)) or not call.args:
             continue
-        if ran in _TOKENISES and script.functions.definition(func) is None:
+        own = script.functions.definition(func) or script.values.visibility.is_of_own_class(node)
+        if ran in _TOKENISES and not own:
             return (
                 f"runs `{script.code(node)}` on each item in every epoch; tokenize all items once"
             )

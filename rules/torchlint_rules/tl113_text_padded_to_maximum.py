@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -18,6 +18,7 @@ _SHORT: Final = 64
 """The number of tokens up to which padding costs little."""
 _FIXED: Final = ("torch_xla", "optimum", "diffusers", "tensorflow", "jax")
 """Libraries that compile for fixed shapes, or whose networks want a fixed length."""
+_OTHER_SHAPES: Final = "batches of other shapes draw other dropout masks"
 _COMPILING: Final = ("torch_compile", "torch_compile_backend", "torch_compile_mode")
 
 
@@ -27,6 +28,7 @@ class TextPaddedToMaximum(Rule):
         if script.functions.imports(*_FIXED):
             return
         readers = [*_trainers(script), *_loops(script)]
+        yield from self._in_collators(script, readers)
         for mapped in text_maps(script):
             for call in mapped.calls:
                 given = _padded(script, call)
@@ -46,9 +48,30 @@ class TextPaddedToMaximum(Rule):
                     fix = Fix.unsafe(
                         "Pad each batch to its longest text",
                         script.edits.without_argument(call, given),
-                        because="batches of other shapes draw other dropout masks",
+                        because=_OTHER_SHAPES,
                     )
                 yield Finding(self.code, script.span(given), message, fix)
+
+    def _in_collators(self, script: Script, readers: Sequence[_Reader]) -> Iterator[Finding]:
+        """Yield a finding for each collate function that pads every batch to the maximum length."""
+        found = {
+            id(given): given
+            for reader in readers
+            if not _keeps_shapes(script, reader)
+            for call in _collating(script, reader)
+            if (given := _to_maximum(script, call)) is not None
+        }
+        for given in found.values():
+            message = (
+                "every batch is padded to the maximum length, and the network computes on the "
+                "padding: `padding=True` pads it to its longest text"
+            )
+            fix = Fix.unsafe(
+                "Pad each batch to its longest text",
+                script.edits.replace(given.value, "True"),
+                because=_OTHER_SHAPES,
+            )
+            yield Finding(self.code, script.span(given), message, fix)
 
 
 class _Reader(NamedTuple):
@@ -58,6 +81,7 @@ class _Reader(NamedTuple):
     option: str
     """The option that takes a collate function."""
     collate: Value
+    collator: cst.BaseExpression | None
     pads: bool
     """Whether it pads each batch without such a function."""
     networks: tuple[cst.BaseExpression, ...]
@@ -72,7 +96,8 @@ def _trainers(script: Script) -> Iterator[_Reader]:
             pads = trainer.argument("processing_class").state is not State.ABSENT
             networks = () if network is None else (network,)
             collate = trainer.argument("data_collator")
-            yield _Reader(dataset, "data_collator", collate, pads, networks)
+            given = trainer.given("data_collator")
+            yield _Reader(dataset, "data_collator", collate, given, pads, networks)
 
 
 def _loops(script: Script) -> Iterator[_Reader]:
@@ -86,18 +111,35 @@ def _loops(script: Script) -> Iterator[_Reader]:
         networks = tuple(each for each in found if each is not None)
         if loader.dataset is not None and loader.training_loops:
             collate = loader.argument("collate_fn")
-            yield _Reader(loader.dataset, "collate_fn", collate, False, networks)
+            given = loader.given("collate_fn")
+            collator = given.value if given is not None else None
+            yield _Reader(loader.dataset, "collate_fn", collate, collator, False, networks)
 
 
 def _padded(script: Script, call: cst.Call) -> cst.Arg | None:
     """Return the argument that makes a tokenizer pad to the maximum length."""
     site = script.calls.at(call)
-    if site.argument("return_tensors").state is not State.ABSENT or site.has_splat:
+    is_row = site.argument("return_tensors").state is State.ABSENT
+    return _to_maximum(script, call) if is_row else None
+
+
+def _to_maximum(script: Script, call: cst.Call) -> cst.Arg | None:
+    """Return the argument that makes a tokenizer pad to a maximum that is long."""
+    site = script.calls.at(call)
+    if site.has_splat:
         return None
     longest = site.argument("max_length").literal
     if type(longest) is int and longest <= _SHORT:
         return None
     return site.given("padding") if site.argument("padding").equals("max_length") else None
+
+
+def _collating(script: Script, reader: _Reader) -> Iterator[cst.Call]:
+    """Yield the tokenizers that the collate function of a reader runs."""
+    function = function_of(script, reader.collator) if reader.collator is not None else None
+    for call in script.tree.within(function.body, cst.Call) if function is not None else ():
+        if tokenizer_of(script, call) is not None:
+            yield call
 
 
 def _keeps_shapes(script: Script, reader: _Reader) -> bool:

@@ -10,7 +10,7 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Rule, Script, State
 from torchlint_rules.shared.tokenizers import TextMap, is_column, text_maps, tokenizer_of
 
-_BY_ROW: Final = "batched with_indices with_rank input_columns fn_kwargs".split()
+_BY_ROW: Final = "batched with_indices with_rank input_columns".split()
 """Arguments of `map` that say what its function gets."""
 _SAME: Final = frozenset(
     "truncation max_length add_special_tokens return_attention_mask return_token_type_ids "

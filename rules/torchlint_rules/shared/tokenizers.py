@@ -36,6 +36,8 @@ def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
         return None
     if last[:1].isupper() or _is_of_pipeline(script, node):
         return None
+    if script.values.visibility.is_of_own_class(node):
+        return None
     named = script.names.words(last)[-1:]
     return node if not _NAMES.isdisjoint(named) or _is_made(script, node) else None
 
@@ -108,16 +110,14 @@ def _handed_on(script: Script, made: cst.Lambda) -> cst.FunctionDef | None:
 
 
 def _is_of_row(script: Script, node: cst.BaseExpression, row: str) -> bool:
-    """Return whether an expression is a column of a row, or a list made of columns."""
-    if is_column(node, row):
+    """Return whether a text is a column of a row, or made of columns, at once or under a name."""
+    if any(is_column(part, row) for part in (node, *script.tree.within(node, cst.Subscript))):
         return True
     bindings = script.scopes.reaching(node)
     return bool(bindings) and all(
-        isinstance(each.value, (cst.ListComp, cst.Subscript))
-        and any(
-            is_column(part, row)
-            for part in (each.value, *script.tree.within(each.value, cst.Subscript))
-        )
+        each.value is not None
+        and not isinstance(each.value, cst.Name)
+        and _is_of_row(script, each.value, row)
         for each in bindings
     )
 

@@ -53,6 +53,18 @@ class Visibility(ValueAnalysis):
         name = self.names.name(node)
         return name is not None and is_library(name)
 
+    def is_of_own_class(self, node: cst.BaseExpression) -> bool:
+        """Return whether classes of the project that are not in view make an object."""
+        made = self.origins.of(node).values
+        return bool(made) and all(
+            isinstance(each, cst.Call) and self._names_own_class(each.func) for each in made
+        )
+
+    def _names_own_class(self, func: cst.BaseExpression) -> bool:
+        """Return whether an expression names such a class, or a method of one."""
+        name = self.names.name(func) or ""
+        return name.startswith(".") and any(part[:1].isupper() for part in name.split(".")[-2:])
+
     def shows(self, runnable: cst.BaseExpression) -> bool:
         """Return whether all code is visible that calling a function or a network runs."""
         return self._runs_shown(runnable, set())
