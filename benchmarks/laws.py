@@ -10,11 +10,11 @@ append: a definition that nothing calls and that uses nothing of the file change
         and no fix. Donors are the definitions of other scripts, and those of `neighbours.py`.
         A script that looks definitions up by name is left out: it may call any of them.
 beside: a function that runs with a network and an optimizer of its own changes no other finding.
-        One that moves to a GPU is left out for scripts that name none: whether there is one is
+        One that uses a GPU is left out for scripts that name none: whether there is one is
         global to a process.
-cut:    a script cut into modules (`cutting.py`), checked as one program, has the same findings and
-        classes of fixes (none for a fix that edits two modules), with `main` in its own module and
-        with `main` among the functions.
+cut:    a script cut into modules (`cutting.py`), checked as one program, has the findings and
+        classes of fixes (none for a fix that edits two modules) of the script, checked as a program
+        of its own; with `main` in its own module and with `main` among the functions.
 rename: locals and parameters with neutral names change no finding.
 order:  the order of functions changes no finding.
 wrap:   the main body in `def main()`, called under a guard, changes no finding but those that
@@ -46,6 +46,7 @@ from torchlint.config import Settings
 from torchlint.edit import Span
 from torchlint.engine import Project, check_paths, check_source
 from torchlint.engine.programs import Programs
+from torchlint.engine.results import FileResult
 from torchlint.finding import Finding
 from torchlint.registry import Selection, load_registry
 from torchlint.source import Source
@@ -65,7 +66,7 @@ class Place(NamedTuple):
 
 
 _LOOKUPS: Final = re.compile(r"\b(?:globals|exec)\(")
-_MOVES: Final = re.compile(r"\.cuda\(")
+_USES_GPU: Final = re.compile(r"\.cuda[.(]")
 _NAMES_GPU: Final = re.compile(r"cuda|mps|accelerator")
 _ADVISING_GUARD: Final = frozenset({"TL101"})
 
@@ -168,13 +169,13 @@ def append(
     text = _read(path)
     if _LOOKUPS.search(text):
         return
-    rows = len(text.splitlines())
+    rows = len(text.rstrip().splitlines())
     before = found(text, str(path), programs=programs)
     for name, donor in donors:
         neighbour = beside(text, donor)
         if name == _label(path) or neighbour is None:
             continue
-        if law == "beside" and _MOVES.search(donor) and not _NAMES_GPU.search(text):
+        if law == "beside" and _USES_GPU.search(donor) and not _NAMES_GPU.search(text):
             continue
         after = found(f"{text.rstrip()}\n\n\n{neighbour}", str(path), programs=programs)
         own = {place: fix for place, fix in after.items() if place.row <= rows}
@@ -182,9 +183,14 @@ def append(
 
 
 def cut_up(path: Path) -> Iterator[Outcome]:
-    """Cut a script in two ways, and check the modules of each as one program."""
+    """Cut a script in two ways, and check the modules of each as one program, as is the script."""
     source = Source(str(path), _read(path))
-    made = check_source(source, _rules(), Settings(unsafe_fixes=True)).findings
+    made: tuple[Finding, ...] = ()
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "script.py"
+        script.write_text(source.text, encoding="utf-8")
+        for result in _checked([script], Path(folder)):
+            made = result.findings
     for moved in (False, True):
         modules = cut(source.text, moved=moved)
         if modules is not None:
@@ -203,17 +209,20 @@ def cut_up(path: Path) -> Iterator[Outcome]:
 
 def _of_program(modules: Sequence[Module], folder: Path) -> Findings:
     """Return the findings of a folder at their places in the script."""
-    files = write(modules, folder)
-    (folder / "pyproject.toml").write_text("[project]\nname = 'cut'\n", encoding="utf-8")
-    chosen = {"select": ("ALL",), "ignore": tuple(OWN), "unsafe_fixes": True}
-    project = Project(load_registry(), chosen, isolated=True)
     by_name = {module.name: module for module in modules}
     findings: Findings = {}
-    for result in check_paths(files, project, jobs=1):
+    for result in _checked(write(modules, folder), folder):
         module = by_name[Path(result.path).stem]
         if result.source is not None:
             findings |= _placed(result.findings, result.source, module.row, whole=False)
     return findings
+
+
+def _checked(files: Sequence[Path], folder: Path) -> Iterator[FileResult]:
+    """Check the files of a folder as one program."""
+    (folder / "pyproject.toml").write_text("[project]\nname = 'cut'\n", encoding="utf-8")
+    chosen = {"select": ("ALL",), "ignore": tuple(OWN), "unsafe_fixes": True}
+    return check_paths(files, Project(load_registry(), chosen, isolated=True), jobs=1)
 
 
 def _is_across(found: Finding, source: Source, modules: Sequence[Module]) -> bool:

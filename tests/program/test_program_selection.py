@@ -11,6 +11,7 @@ from torchlint.program.selection import MOST_CHARACTERS
 from torchlint.semantic.view import ALONE, Symbol, View
 
 STEP = "def step(x):\n    x.backward()\n"
+DICE = "def dice(x):\n    return x.item()\n"
 GUARD = "if __name__ == '__main__':\n    main()\n"
 
 
@@ -144,6 +145,20 @@ def test_what_top_level_code_makes_of_a_function_is_followed_in_its_module(tmp_p
     other = "from train import net\n\nnet.eval()\n"
     found = views(tmp_path, {"net.py": "class Net: pass\n", "train.py": train, "other.py": other})
     assert linked(found["net.py"]) == {"train.py": [1, 2, 3]}
+
+
+def test_a_choice_that_runs_what_it_imports_is_a_caller(tmp_path: Path) -> None:
+    main = "import sys\nif sys.argv:\n    from lib import step\n    step(1)\n"
+    assert linked(views(tmp_path, {"lib.py": STEP, "main.py": main})["lib.py"]) == {
+        "main.py": [1, 2]
+    }
+
+
+def test_callers_are_found_through_a_table_of_another_module(tmp_path: Path) -> None:
+    train = "from losses import LOSSES\ndef run(x):\n    LOSSES['a'](x).backward()\nrun(1)\n"
+    table = "from dice import dice\nLOSSES = {'a': dice}\nlimit = dice(1)\n"
+    found = views(tmp_path, {"dice.py": DICE, "losses.py": table, "train.py": train})
+    assert linked(found["dice.py"]) == {"losses.py": [1, 2, 3], "train.py": [1, 2]}
 
 
 def test_a_long_caller_that_trains_is_linked_beside_the_others(tmp_path: Path) -> None:

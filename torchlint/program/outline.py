@@ -329,7 +329,9 @@ def _is_guard(node: ast.stmt) -> bool:
 
 def _starts(node: ast.stmt) -> bool:
     """Return whether a top-level statement runs something."""
-    return _is_guard(node) or (isinstance(node, _RUNS) and not _is_text(node))
+    if isinstance(node, ast.If):
+        return _is_guard(node) or _runs_imported(node)
+    return isinstance(node, _RUNS) and not _is_text(node)
 
 
 def _kind(nodes: list[ast.stmt], imports: bool) -> Kind:
@@ -342,12 +344,25 @@ def _kind(nodes: list[ast.stmt], imports: bool) -> Kind:
         return Kind.CLASS
     if any(isinstance(node, _FUNCTIONS) for node in nodes):
         return Kind.FUNCTION
+    forks = [node for node in nodes if isinstance(node, _FORKS)]
+    if any(_runs_imported(each) for each in forks if isinstance(each, ast.If)):
+        return Kind.CODE
     if imports:
         return Kind.IMPORT
-    forks = [node for node in nodes if isinstance(node, _FORKS)]
     if any(isinstance(each, _RUNS) and not _is_text(each) for each in _statements(forks)):
         return Kind.CODE
     return Kind.ASSIGNMENT
+
+
+def _runs_imported(fork: ast.If) -> bool:
+    """Return whether a choice runs what it imports: `if a: from lib import run; run()`."""
+    bound = set(_bound(fork))
+    called = (
+        each.value.func
+        for each in _statements([fork])
+        if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)
+    )
+    return any(isinstance(func, ast.Name) and func.id in bound for func in called)
 
 
 def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:

@@ -42,6 +42,7 @@ _STEPS_DOWN: Final = 3
 """How many steps down to what is called, in the last one only to classes: parts of blocks."""
 
 _HEAD: Final = re.compile(r"^class\s+\w+\s*\((?P<bases>[^)]*)\)", re.MULTILINE)
+_TABLE: Final = re.compile(r"\w+\s*(?::[^=\n]*)?=\s*(?:[\[{(]|dict\()")
 _WORD: Final = re.compile(r"\w+")
 _UNIT_TESTS: Final = ("test_", "Test")
 _RUNNERS: Final = ("pytest", "unittest")
@@ -139,7 +140,8 @@ class _Selection:
     def add_callers(self) -> None:
         """Take the definitions that use those of the file, and those that use these.
 
-        What top-level code binds is followed inside its own module: `net = Net()`, then `net(x)`.
+        What top-level code binds is followed inside its own module (`net = Net()`, then `net(x)`),
+        and into others if it is a table.
         """
         wanted: dict[Symbol, int] = {}
         for each in self.own.definitions:
@@ -259,7 +261,7 @@ class _Selection:
         if symbol.path != self.path:
             yield from _users_at_home(self.graph, symbol)
             places = self.graph.definitions(symbol)
-            if all(self.graph.definition(place).kind not in _CALLABLE for place in places):
+            if not any(self._is_callable(place) or self._is_table(place) for place in places):
                 return
         elsewhere = [
             place for place in self.graph.users(symbol) if self.graph.is_in_program(place.path)
@@ -267,6 +269,16 @@ class _Selection:
         if len(elsewhere) > _MOST_USERS:
             elsewhere = [place for place in elsewhere if self._compiles(place)]
         yield from (place for place in elsewhere[:_MOST_USERS] if place.path != self.path)
+
+    def _is_callable(self, place: Place) -> bool:
+        return self.graph.definition(place).kind in _CALLABLE
+
+    def _is_table(self, place: Place) -> bool:
+        """Return whether a statement binds a dictionary or list: `LOSSES = {"dice": dice}`."""
+        each = self.graph.definition(place)
+        if each.kind is not Kind.ASSIGNMENT:
+            return False
+        return _TABLE.match(self.lines(place.path, each.first, each.last)) is not None
 
     def _compiles(self, place: Place) -> bool:
         """Return whether a definition of a module that trains compiles something."""

@@ -32,12 +32,14 @@ class Gates:
         fixes = [each.fix for each in sums if each.fix is not None]
         gone += (read.node for each in sums for read in each.found if each.fix is not None)
         left = staying(script, self.loop, gone)
-        places = {id(each.shown.place) for each in lines}
-        self.staying = [node for node in left if id(node) not in places]
-        """What each pass waits for beside its log lines and the sums that can be deferred."""
         gated = {id(line) for block in blocks for line in block}
         whole = all(id(script.tree.parent(each.line)) in gated for each in lines)
         self.fix = self._fix(blocks, fixes) if whole and not left else None
+        places = {id(each.shown.place) for each in lines}
+        if self.fix is None:
+            left = [*left, *(read.node for each in sums for read in each.found)]
+        self.staying = [each for each in dict.fromkeys(left) if id(each) not in places]
+        """What each pass waits for beside its log lines and the sums that the fix defers."""
 
     def _fix(self, blocks: Sequence[Statements], sums: Sequence[Fix]) -> Fix | None:
         """Return the fix that makes the gates of all blocks and defers the sums."""

@@ -30,6 +30,8 @@ _SHARDED: Final = re.compile("fsdp|fully_shard")
 """Words of code whose policy may set the precision."""
 _KEYWORDS: Final = ("create_graph", "is_sparse")
 _PARALLEL: Final = "torch.nn.DataParallel"
+_BFLOAT16: Final = (1, 10)
+"""The first torch whose autocast takes bfloat16; float16 came with 1.6 and needs a scaler."""
 _TITLE: Final = "Run the forward pass and the loss under bfloat16 autocast"
 
 
@@ -124,8 +126,11 @@ def _finding(code: str, script: Script, step: Step) -> Finding:
     named = script.code(call)
     if len(named) > 40 or "\n" in named:
         named = f"{script.code(call.func)}(…)"
+    has_bfloat16 = script.program.target.has(_BFLOAT16)
+    wrapped = "bfloat16 `autocast`" if has_bfloat16 else "`torch.cuda.amp.autocast`"
+    scaled = "" if has_bfloat16 else ", and scale the loss by a `GradScaler`,"
     message = (
-        f"`{named}` trains in float32; wrap forward and loss in bfloat16 `autocast` to use "
+        f"`{named}` trains in float32; wrap forward and loss in {wrapped}{scaled} to use "
         "tensor cores"
     )
     parallel = next(iter(script.around(step.backward).calls.of(_PARALLEL)), None)
@@ -134,7 +139,7 @@ def _finding(code: str, script: Script, step: Step) -> Finding:
     if parallel is not None:
         note = "its threads do not see the dtype: put autocast inside the network's `forward`"
         notes = (Note(script.span(parallel.node), note),)
-    else:
+    elif has_bfloat16:
         fix = _fix(script, step)
     return Finding(code, script.span(call), message, fix, notes)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
 from torchlint.semantic.data.loaders import Loader, Loaders
 from torchlint.semantic.scope.limits import ASSIGNED, CALLED
-from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of, receiver_of
 from torchlint.semantic.values.kind import Kind
@@ -126,20 +127,24 @@ class Batches(ValueAnalysis):
 
     def _computed(self, region: cst.CSTNode, names: set[str]) -> set[str]:
         """Return some names, and those of what code computes from what they hold."""
+        drawn = [each for each in self._drawn if self.tree.inside(each.node, region)]
         for _ in range(ASSIGNED):
             for assign in self.tree.within(region, cst.Assign):
                 if self._is_answer(assign.value):
                     continue
                 if any(node.value in names for node in self._roots(assign.value)):
                     names |= {n.value for each in assign.targets for n in self._names_in(each)}
-            inner_loops: list[cst.For | cst.CompFor] = [
-                *self.tree.within(region, cst.For),
-                *self.tree.within(region, cst.CompFor),
-            ]
-            for inner in inner_loops:
-                if any(node.value in names for node in self._names_in(inner.iter)):
-                    names |= {node.value for node in self._names_in(inner.target)}
+            for inner in drawn:
+                assert inner.value is not None
+                if any(node.value in names for node in self._names_in(inner.value)):
+                    names.add(inner.name)
         return names
+
+    @cached_property
+    def _drawn(self) -> list[Binding]:
+        """The names that run over something: those of loops and comprehensions."""
+        found = (each for each in self.scopes.bindings() if each.how is How.LOOP)
+        return [each for each in found if each.value is not None]
 
     def _is_answer(self, value: cst.BaseExpression) -> bool:
         """Return whether a value is the output of a network."""

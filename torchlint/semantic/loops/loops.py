@@ -400,7 +400,7 @@ class Loops(ValueAnalysis):
             return call.args[0].value
         found = self.kinds.kind(func)
         if found is Kind.MODULE and self.functions.definition(func) is None:
-            return func
+            return (isinstance(func, cst.Name) and self._run_by_criterion(call)) or func
         return self._run_by_criterion(call) if found is Kind.CRITERION else None
 
     def has_other_arrays(self, call: cst.Call) -> bool:

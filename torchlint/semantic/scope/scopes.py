@@ -208,17 +208,28 @@ class Scopes(Blocks):
         for owner in tree.all(cst.ClassDef):
             self._add(self.scope(owner), owner.name.value, How.CLASS, owner)
         for parameter in tree.all(cst.Param):
+            drawn = self._mapped(parameter)
             self._add(
                 self.scope(parameter),
                 parameter.name.value,
-                How.PARAMETER,
+                How.PARAMETER if drawn is None else How.LOOP,
                 parameter,
-                value=parameter.default,
+                value=parameter.default if drawn is None else drawn,
             )
         self._collect_imports()
         for scope in self._scopes.values():
             for bindings in scope.bindings.values():
                 bindings.sort(key=_AT)
+
+    def _mapped(self, parameter: cst.Param) -> cst.BaseExpression | None:
+        """Return what a parameter runs over like the name of a loop: `map(lambda x: f(x), xs)`."""
+        function = self.tree.parent(self.tree.parent(parameter) or parameter)
+        call = self.tree.parent(self.tree.parent(function) or function) if function else None
+        if not isinstance(function, cst.Lambda) or not isinstance(call, cst.Call):
+            return None
+        is_map = isinstance(call.func, cst.Name) and call.func.value == "map"
+        fits = is_map and len(call.args) == 2 and len(function.params.params) == 1
+        return call.args[1].value if fits and call.args[0].value is function else None
 
     def opened(self) -> Iterable[Scope]:
         """Return every scope: those of modules, functions, classes and comprehensions."""

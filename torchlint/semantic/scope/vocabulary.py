@@ -1,4 +1,4 @@
-"""Vocabulary: the words of a file, comments left out."""
+"""Vocabulary: the words of a file, comments and docstrings left out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Final
 
 from torchlint.semantic.syntax.tree import Tree
 
-_COMMENT: Final = re.compile(r"#[^\r\n]*")
+_PROSE: Final = re.compile(
+    r"#[^\r\n]*|\"{3}(?:[^\\]|\\.)*?\"{3}|'{3}(?:[^\\]|\\.)*?'{3}", re.DOTALL
+)
+"""A comment or a string in three quotes, which is a docstring where it starts its line."""
 _WORD: Final = re.compile(r"[\w.]+")
 _ASCII: Final = map(chr, range(128))
 _SPLITTING: Final = "".join(each if each.isalnum() or each in "._" else " " for each in _ASCII)
@@ -23,7 +26,7 @@ class Vocabulary:
 
     @cached_property
     def _words(self) -> frozenset[str]:
-        code = _COMMENT.sub("", self.tree.own_text)
+        code = _PROSE.sub(_kept, self.tree.own_text)
         if code.isascii():
             return frozenset(code.translate(_SPLITTING).split())
         return frozenset(_WORD.findall(code))
@@ -63,6 +66,13 @@ class _Judgement:
             self.missed.clear()
         self.missed |= fresh
         return False
+
+
+def _kept(prose: re.Match[str]) -> str:
+    """Return what code says in a comment, which is nothing, or in a string in three quotes."""
+    text, start = prose.string, prose.start()
+    before = text[text.rfind("\n", 0, start) + 1 : start]
+    return prose[0] if text[start] != "#" and before.strip(" \trRuU") else ""
 
 
 _REMEMBERED: Final = 20_000

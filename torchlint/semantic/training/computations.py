@@ -12,19 +12,30 @@ from torchlint.semantic.scope.words import words
 
 _COMPUTING: Final = frozenset(
     "float int round min max abs len sum list tuple dict bool zip enumerate sorted set any all "
-    "str format repr".split()
+    "str format repr type reversed pow divmod".split()
 )
 PURE: Final = frozenset(
     "sum mean std max min argmax argmin astype flatten ravel squeeze reshape transpose copy "
     "tolist item round items values keys get format float int long double size numpy cpu "
     "detach view eq ne any all nonzero join sqrt pow abs exp log log1p norm clamp clip softmax "
     "sigmoid mul div add sub unsqueeze double half bool masked_fill gather topk sort cumsum "
-    "prod permute t to".split()
+    "prod permute t T to dot cumprod argsort swapaxes var diff repeat take strip split lower "
+    "upper replace startswith endswith count index".split()
 )
 _OF_TORCH: Final = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
 _NOT_COMPUTING: Final = frozenset({"torch.save", "torch.load", "torch.manual_seed"})
-_PURE_MODULES: Final = ("numpy.", "math.", "sklearn.metrics.", "scipy.stats.")
-_EFFECTS: Final = ("numpy.save", "numpy.random", "numpy.put", "numpy.copyto", "numpy.testing")
+_FORM: Final = frozenset("shape ndim dtype size dim numel device".split())
+"""What a tensor knows of itself without its numbers."""
+_ASKING: Final = frozenset({f"builtins.{each}" for each in "len type isinstance hasattr".split()})
+_PURE_MODULES: Final = (
+    "numpy.", "math.", "sklearn.metrics.", "scipy.", "skimage.", "statistics.", "itertools.",
+    "collections.", "copy.", "cv2.", "PIL.Image.", "editdistance.", "Levenshtein.", "jiwer.",
+    "nltk.translate.", "sacrebleu.",
+)  # fmt: skip
+_EFFECTS: Final = (
+    "numpy.save", "numpy.random", "numpy.put", "numpy.copyto", "numpy.testing", "scipy.io.",
+    "skimage.io.", "cv2.imwrite", "cv2.imshow", "cv2.waitKey", "cv2.Video", "cv2.destroy",
+)  # fmt: skip
 _METRICS: Final = frozenset(
     "metric score accuracy acc precision recall auc iou dice psnr ssim mae mse rmse wer cer "
     "bleu kappa".split()
@@ -58,6 +69,14 @@ class Computations(Analysis):
             return self._measures(call) or self._is_record(self.functions.definition(func))
         return self._is_pure(callee, depth - 1)
 
+    def asks_form(self, use: cst.Name) -> bool:
+        """Return whether a use of a value asks for its shape or type, which no number decides."""
+        holder = self.tree.parent(use)
+        if isinstance(holder, cst.Attribute):
+            return holder.attr.value in _FORM
+        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
+        return isinstance(call, cst.Call) and self.names.name(call.func) in _ASKING
+
     def _is_record(self, made: cst.CSTNode | None) -> bool:
         """Return whether a class only holds the values that its instances are made of."""
         if not isinstance(made, cst.ClassDef):
@@ -83,14 +102,19 @@ class Computations(Analysis):
                 return False
         if any(True for _ in self.tree.within(function.body, cst.Global)):
             return False
+        raised = list(self.tree.within(function.body, cst.Raise))
         calls = self.tree.within(function.body, cst.Call)
-        return all(self.computes(call, depth) for call in calls)
+        return all(
+            self.computes(call, depth)
+            for call in calls
+            if not any(self.tree.inside(call, each) for each in raised)
+        )
 
     def computes(self, call: cst.Call, depth: int = CALLED) -> bool:
         """Return whether a call in a function, or of a comprehension, has no other effect."""
         name = self.names.name(call.func) or ""
         if not name and isinstance(call.func, cst.Attribute):
             return call.func.attr.value in (*PURE, *FILLS)
-        if name in ("builtins.range", "builtins.isinstance") or name.startswith("torch.tensor"):
+        if name == "builtins.range" or name in _ASKING or name.startswith("torch.tensor"):
             return True
         return self.pass_on(call, call, depth)

@@ -9,6 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.making import Code, Making
 from torchlint.semantic.training.networks import Root
@@ -72,12 +73,51 @@ class SavedWeights(Analysis):
                 yield from self._given(call)
 
     def _is_from_this_run(self, call: cst.Call) -> bool:
-        """Return whether a state is that of an optimizer, or was taken in the same run."""
+        """Return whether a state is that of an optimizer, or was saved by the program itself.
+
+        A checkpoint that has the state of an optimizer, too, resumes a run.
+        """
         func = cst.ensure_type(call.func, cst.Attribute)
         if self.networks.kinds.kind(func.value) in _OTHERS:
             return True
         given = call.args[0].value if call.args else None
-        return given is not None and _OF_THIS_RUN in self.networks.origins.values.code_of(given)
+        if given is None:
+            return False
+        if _OF_THIS_RUN in self.networks.origins.values.code_of(given):
+            return True
+        held: cst.BaseExpression | None = _root(given)
+        if isinstance(held, cst.Name):
+            if (id(self.scopes.home(call)), held.value) in self._resumed:
+                return True
+            bindings = self.scopes.reaching(held)
+            held = bindings[0].value if len(bindings) == 1 else None
+        if not isinstance(held, cst.Call) or self.names.name(held.func) != "torch.load":
+            return False
+        return self._path(held, 0) in self._saved
+
+    @cached_property
+    def _resumed(self) -> frozenset[tuple[int, str]]:
+        """Where checkpoints give an optimizer its state, and the names of these checkpoints."""
+        found = set[tuple[int, str]]()
+        for call in self.tree.all(cst.Call):
+            func = call.func
+            if isinstance(func, cst.Attribute) and func.attr.value == "load_state_dict":
+                held = _root(call.args[0].value) if call.args else None
+                if isinstance(held, cst.Name) and self.networks.kinds.kind(func.value) in _OTHERS:
+                    found.add((id(self.scopes.home(call)), held.value))
+        return frozenset(found)
+
+    @cached_property
+    def _saved(self) -> frozenset[str]:
+        """The paths to which the program saves, as written."""
+        calls = self.tree.all(cst.Call)
+        saves = (call for call in calls if self.names.name(call.func) == "torch.save")
+        return frozenset(self._path(call, 1) for call in saves) - {""}
+
+    def _path(self, call: cst.Call, position: int) -> str:
+        """Return the name of a path that a call gets, "" for none."""
+        given = [arg.value for arg in call.args if arg.keyword is None]
+        return dotted(given[position]) if position < len(given) else ""
 
     def _given(self, call: cst.Call) -> Iterator[Root]:
         """Yield the networks that a function out of sight gets to load weights into."""
@@ -87,3 +127,10 @@ class SavedWeights(Analysis):
         for value in (*owner, *(arg.value for arg in call.args)):
             if self.networks.kinds.kind(value) is Kind.MODULE:
                 yield from self.networks.roots(value)
+
+
+def _root(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return what entries are taken from: `c` of `c["model"]["net"]`."""
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    return node

@@ -397,7 +397,8 @@ class Waits(ValueAnalysis):
             uses = [
                 use
                 for use in self.scopes.uses(binding, region)
-                if not self._fills(use) and not self._asks_for_presence(use)
+                if not (self._fills(use) or self._asks_for_presence(use))
+                and not self.computations.asks_form(use)
             ]
             for use in uses:
                 destination: _Destination | None = _KEPT._replace(target=use)

@@ -258,6 +258,9 @@ class Origins(Analysis):
         if name in _SAME and plain:
             self._follow(plain[0], steps, search)
             return
+        if name == "builtins.map" and isinstance(plain[0], cst.Lambda):
+            self._follow(plain[0].body, steps[1:], search)
+            return
         if steps and name in _SEQUENCES and plain:
             self._follow(plain[0], (None, *steps[1:]), search)
             return

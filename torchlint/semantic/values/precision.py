@@ -17,8 +17,9 @@ from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.options import Options
 
 _LOW: Final = re.compile(
-    r"auto_?cast|amp(?<![a-z]amp)(?![a-z])|apex(?<![a-z]apex)(?![a-z])|\.half$|half_?tensor|fp_?16|"
-    r"bf_?16|fp8|float_?16|mixed_?prec|half_?prec|grad_?scaler|loss_?scaler|native_?scaler|quantiz",
+    r"auto_?cast|amp(?<![a-z]amp)(?![a-z])|\.half$|half_?tensor|fp_?16|bf_?16|fp8|float_?16|"
+    r"mixed_?prec|half_?prec|grad_?scaler|loss_?scaler|native_?scaler|prepare_qat|load_in_[48]bit|"
+    r"torch\.(?:ao\.)?quantization|quantization_config",
     re.MULTILINE,
 )
 """Each alternative starts with a letter, so that the regex engine can skip other positions."""
