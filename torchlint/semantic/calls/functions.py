@@ -124,12 +124,8 @@ class Functions:
 
     def bases(self, owner: cst.ClassDef) -> list[str]:
         """Return the qualified names of all bases of a class, inherited ones included."""
-        found: list[str] = []
-        for line in self.lineage(owner):
-            for base in _bases(line):
-                name = self.names.name(base)
-                found.append(name if name is not None else dotted(base))
-        return found
+        named = (base for line in self.lineage(owner) for base in _bases(line))
+        return [self.names.name(base) or dotted(base) for base in named]
 
     def lineage(self, owner: cst.ClassDef) -> list[cst.ClassDef]:
         """Return a class and its base classes in this file, the class first."""
@@ -249,12 +245,14 @@ class Functions:
 
     def bindings(self, node: cst.CSTNode | None) -> tuple[Binding, ...]:
         """Return the bindings of a name or an attribute, none for other nodes."""
-        return self.attribute(node) if type(node) is cst.Attribute else self.scopes.reaching(node)
+        if type(node) is cst.Attribute:
+            return self.attribute(node)
+        return self.scopes.reaching(node) if type(node) is cst.Name else ()
 
     def is_self(self, node: cst.CSTNode) -> bool:
         """Return whether a name is the first parameter of a method."""
-        parameters = (each.parameter for each in self.scopes.reaching(node))
-        return any(each is not None and self.owner_of_self(each) for each in parameters)
+        found = (each.parameter for each in self.scopes.reaching(node))
+        return any(each is not None and self.owner_of_self(each) for each in found)
 
     def held(self, binding: Binding) -> list[cst.BaseExpression]:
         """Return what a binding is assigned, or what calls in view pass for a parameter."""
