@@ -19,12 +19,14 @@ _LIBRARY = (
 _PLAIN = re.compile(r"^ *import \w+(?:, \w+)*(?= *(?:[;#\n]|$))", re.MULTILINE)
 _NAME = re.compile(rf"\b{_LIBRARY}\b")
 _OTHERS = re.compile(rf"\b(from|import) {_LIBRARY}\b")
+_NAMED_AFTER_IT = re.compile(r"\b(\w+)_pytorch\b")
 _OF_ANY_FILE = {"TL001", "TL002"}
 
 
 def of_another_library(text: str) -> str:
     """Return a text whose torch is `mytorch`, under the names that it had."""
     plain = _PLAIN.sub(lambda line: _NAME.sub(r"my\1 as \1", line[0]), text)
+    plain = _NAMED_AFTER_IT.sub(r"\1_other", plain)
     return _OTHERS.sub(r"\1 my\2", plain)
 
 
