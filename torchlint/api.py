@@ -41,7 +41,7 @@ from torchlint.semantic.training.scaling import ScalerCall
 from torchlint.semantic.training.schedulers import Schedule, SchedulerStep
 from torchlint.semantic.training.steps import Step
 from torchlint.semantic.training.updates import Act, Update
-from torchlint.semantic.training.waits import End, Wait
+from torchlint.semantic.training.waits import End, Kept, Wait
 from torchlint.semantic.values.arrays import Array
 from torchlint.semantic.values.attention import Attention, ScoreMask
 from torchlint.semantic.values.calls import CallSite
@@ -85,6 +85,7 @@ __all__ = [
     "Impact",
     "Invariance",
     "ItemCode",
+    "Kept",
     "Kind",
     "Layer",
     "LayerPair",

@@ -24,6 +24,7 @@ from torchlint.api import (
 )
 from torchlint_rules.shared.graphbreaks import without_breaks
 from torchlint_rules.shared.occasionalreads import occasional_reads
+from torchlint_rules.shared.stepreads import kept_in_steps
 
 _FEW: Final = 2
 _AVERAGES: Final = frozenset("mean norm std var".split())
@@ -233,8 +234,7 @@ def _unneeded(script: Script) -> set[int]:
     """Return the reads whose value no pass needs, or only an occasional one."""
     roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
     waits = [wait for loop in script.loops.of(*roles) for wait in script.readings.waits.of(loop)]
-    steps = filter(script.loops.step_functions.makes, script.tree.all(cst.FunctionDef))
-    kept = [each for step in steps for each in script.readings.waits.of_step(step)]
+    kept = [each for _, found in script.once(kept_in_steps) for each in found]
     found = [wait.reading for wait in waits] + [each.reading for each in kept]
     return {id(one.node) for one in found} | {
         id(each.node) for role in roles for each in occasional_reads(script, role)

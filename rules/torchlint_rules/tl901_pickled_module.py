@@ -35,7 +35,7 @@ class PickledModule(Rule):
             yield Finding(self.code, script.span(site.node), message, fix)
         for site in script.calls.of(*_PICKLES):
             given = site.node.args[0].value if site.node.args else None
-            if given is not None and script.kind(given) is Kind.MODULE and not _tests(script, site):
+            if given is not None and _is_network(script, given) and not _tests(script, site):
                 message = (
                     f"this file pickles `{script.code(given)}` with its class: only this very code "
                     f"can load it; save its `state_dict()` with `torch.save`"
@@ -48,14 +48,22 @@ def _network(script: Script, site: CallSite) -> cst.BaseExpression | None:
     given = site.given("obj", 0)
     if given is None:
         return None
-    if script.kind(given.value) is Kind.MODULE:
+    if _is_network(script, given.value):
         return given.value
     value = script.values.value_of(given.value).node
     parts = value.elements if isinstance(value, (cst.Dict, cst.List, cst.Tuple)) else ()
     for part in parts:
-        if script.kind(part.value) is Kind.MODULE:
+        if _is_network(script, part.value):
             return part.value
     return None
+
+
+def _is_network(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a value is a network, as what only comes from a file need not be."""
+    roots = script.modules.roots(node)
+    return script.kind(node) is Kind.MODULE and not all(
+        isinstance(root, cst.Call) and script.name(root.func) == "torch.load" for root in roots
+    )
 
 
 def _in_memory(script: Script, site: CallSite) -> bool:

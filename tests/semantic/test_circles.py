@@ -88,6 +88,9 @@ for x, y in DataLoader(data):
         "x = np.sqrt()\n",
         "def f(q, k, v):\n    mask = mask.triu(1)\n"
         "    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)\n",
+        "class Frozen(nn.Module):\n    def __init__(self, net):\n        self.module = net\n"
+        "    def forward(self, x):\n        return self.module(x)\n"
+        "def measure(net):\n    net.eval()\n    return net(x)\nprint(measure(Frozen(net)))\n",
     ],
 )
 def test_circles_that_had_no_end(text: str) -> None:

@@ -25,7 +25,7 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
 
     High is for what runs in each step of a training or in each epoch. Inference, conversion and
     the making of data run once: low, or medium where results are at stake. What nothing uses only
-    has to be kept up with torch, and what always raises has no speed.
+    has to be kept up with torch, what always raises has no speed, and a test checks its results.
     An evaluation that runs once matters one level less, and no wait or copy of it but the costly
     ones. A wait of the host for the device is nothing beside the seconds for which a network
     generates, and low where several passes share one step. A small one is nothing beside the passes
@@ -38,6 +38,8 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
     if program.purpose.is_unused(finding.span):
         return replace(finding, impact="low") if head.gain == "upkeep" else None
     if head.gain == "speed" and program.purpose.is_never_reached(finding.span):
+        return None
+    if head.is_about_results and program.purpose.is_in_test(finding.span):
         return None
     purpose = script.program.purpose
     if purpose.is_one_off(finding.span):

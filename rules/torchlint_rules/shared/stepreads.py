@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Form, Kind, Note, Script
+from torchlint.api import Finding, Form, Kept, Kind, Note, Script
 
 _SHARES: Final = "read as well: keep this on the device, too"
 
@@ -16,16 +16,7 @@ def step_reads(script: Script, code: str) -> Iterator[Finding]:
     """Yield a finding for each function of one step that only returns or keeps what it reads."""
     if not script.program.devices.can_use_accelerator:
         return
-    for function in script.tree.all(cst.FunctionDef):
-        if not _makes_step(script, function):
-            continue
-        found = [
-            each
-            for each in script.readings.waits.of_step(function)
-            if each.reading.form is Form.NUMBER or script.kind(each.reading.tensor) is Kind.LOSS
-        ]
-        if not any(script.kind(each.reading.tensor) is Kind.LOSS for each in found):
-            continue
+    for function, found in script.once(kept_in_steps):
         shown = script.tree.brief(found[0].reading.node)
         kept = next((each.target for each in found if each.target is not None), None)
         cure = (
@@ -39,11 +30,32 @@ def step_reads(script: Script, code: str) -> Iterator[Finding]:
         yield Finding(code, span, message, None, notes, impact="medium")
 
 
+def kept_in_steps(script: Script) -> list[tuple[cst.FunctionDef, list[Kept]]]:
+    """Return the functions of one step that read a loss, with what they only return or keep."""
+    return [
+        (function, found)
+        for function in script.tree.all(cst.FunctionDef)
+        if _makes_step(script, function)
+        and (found := _kept(script, function))
+        and any(script.kind(each.reading.tensor) is Kind.LOSS for each in found)
+    ]
+
+
+def _kept(script: Script, function: cst.FunctionDef) -> list[Kept]:
+    return [
+        each
+        for each in script.readings.waits.of_step(function)
+        if each.reading.form is Form.NUMBER or script.kind(each.reading.tensor) is Kind.LOSS
+    ]
+
+
 def _makes_step(script: Script, function: cst.FunctionDef) -> bool:
     """Return whether a function that nothing in view calls is one step of a training."""
     if script.loops.step_functions.makes(function):
         return True
-    if script.functions.callers(function) or script.loops.ownership.rate(function) is not None:
+    if script.functions.callers(function) or script.scopes.function(function) is not None:
+        return False
+    if script.loops.ownership.rate(function) is not None:
         return False
     steps = [
         call for call in script.functions.own(function.body, cst.Call) if script.loops.is_step(call)

@@ -167,7 +167,7 @@ class Frequencies(LoopAnalysis):
             found = {self.frequency(call) for call in calls}
         finally:
             self._open.discard(id(function))
-        if found != {Frequency.EVERY_PASS}:
+        if found - {Frequency.UNKNOWN} != {Frequency.EVERY_PASS}:
             return Frequency.RARE if found == {Frequency.RARE} else Frequency.UNKNOWN
         return self.below(node, function)
 

@@ -12,6 +12,7 @@ from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.limits import CALLED
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import says_evaluation, says_training, words
 from torchlint.semantic.syntax.methods import last_word, method_of
@@ -296,8 +297,12 @@ class Evaluations(LoopAnalysis):
 
     def _of_method(self, call: cst.Call, callee: cst.FunctionDef) -> Grad:
         """Return whether autograd records in a network's method that a call runs."""
-        inner = {each.records for each in self._forwards(callee.body, 0)}
-        return Grad.OFF if inner == {Grad.OFF} else self.gradients.grad(call)
+        return Grad.OFF if self._modes_in(callee) == {Grad.OFF} else self.gradients.grad(call)
+
+    @memoized(frozenset())
+    def _modes_in(self, method: cst.FunctionDef) -> frozenset[Grad]:
+        """Return the modes in which a method runs networks, nothing where it runs itself."""
+        return frozenset(each.records for each in self._forwards(method.body, 0))
 
     def _is_method_of_network(self, function: cst.FunctionDef | None) -> bool:
         owner = self.scopes.class_of(function) if function is not None else None

@@ -229,6 +229,11 @@ class Purpose(LoopAnalysis):
         callers = self.functions.callers(function)
         return all(map(self.is_test, callers)) if callers else self.functions.imports(*_RUNNERS)
 
+    def is_in_test(self, span: Span) -> bool:
+        """Return whether code stands in a test, or in a function of a file of tests."""
+        outer = self._outermost(span)
+        return outer is not None and self.is_test(outer.body)
+
     def _is_named_test(self, outer: cst.FunctionDef | cst.ClassDef) -> bool:
         """Return whether a definition is a test: by its name, base or decorator."""
         if any(mark.startswith("pytest.") for mark in self.names.marks(outer)):

@@ -11,7 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.syntax.methods import last_word, method_of
+from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of
 from torchlint.semantic.values.values import State, Values
 
 
@@ -139,12 +139,15 @@ class Gradients(Analysis):
                 and self.tree.inside(call, outer)
                 and self.scopes.home(call) is self.scopes.home(node)
             ):
-                # An exit stack may end outside this file.
-                entered = isinstance(call.func, cst.Attribute) and bool(
-                    call.func.attr.value == "enter_context"
-                )
-                found = Grad.UNKNOWN if entered else self._flag(call, inverted=False)
+                found = self._left_by(call)
         return found
+
+    def _left_by(self, call: cst.Call) -> Grad | None:
+        """Return the mode that a statement leaves: for good, unless something may exit it."""
+        if self.names.name(call.func) == "torch.set_grad_enabled":
+            return self._flag(call, inverted=False)
+        entered = receiver_of(call, "__enter__")
+        return self.mode(entered) if isinstance(entered, cst.Call) else Grad.UNKNOWN
 
     @cached_property
     def _switches(self) -> list[cst.Call]:
@@ -158,11 +161,10 @@ class Gradients(Analysis):
     def _is_switch(self, call: cst.Call) -> bool:
         if self.names.name(call.func) == "torch.set_grad_enabled":
             return True
-        return (
-            method_of(call) == "enter_context"
-            and bool(call.args)
-            and self.mode(call.args[0].value) is not None
-        )
+        entered = receiver_of(call, "__enter__")
+        if entered is None and method_of(call) == "enter_context" and call.args:
+            entered = call.args[0].value
+        return entered is not None and self.mode(entered) is not None
 
     @memoized(Grad.ON)
     def _of_function(self, function: cst.FunctionDef) -> Grad:
@@ -182,8 +184,8 @@ class Gradients(Analysis):
     def _module_wide(self) -> Grad:
         """Return the mode that module-level code leaves for functions called elsewhere."""
         for call in self._switches:
-            if self.scopes.function(call) is None and self.names.name(call.func) is not None:
-                return self._flag(call, inverted=False)
+            if self.scopes.function(call) is None and method_of(call) != "enter_context":
+                return self._left_by(call) or Grad.ON
         return Grad.ON
 
     def _by_word(self, node: cst.Name | cst.Attribute) -> Grad | None:

@@ -366,7 +366,8 @@ class Kinds(Analysis):
                 return _UNKNOWN
             if found is _MODULE and is_no_network(self.functions, self.origins, binding):
                 return _UNKNOWN
-            if any(binding in self.scopes.reaching(each) for each in self._keyed.get(name, ())):
+            against = [*self._keyed.get(name, ()), *self._asked.get(name, ())]
+            if any(binding in self.scopes.reaching(each) for each in against):
                 return _UNKNOWN
         return found
 
@@ -379,6 +380,15 @@ class Kinds(Analysis):
             if type(item.value) is cst.Name and type(index) is cst.Index:
                 if type(index.value) is cst.SimpleString:
                     found.setdefault(item.value.value, []).append(item.value)
+        return found
+
+    @cached_property
+    def _asked(self) -> dict[str, list[cst.Name]]:
+        """The names that are called without arguments, as generators of values are."""
+        found: dict[str, list[cst.Name]] = {}
+        for call in self.tree.all(cst.Call):
+            if type(call.func) is cst.Name and not call.args:
+                found.setdefault(call.func.value, []).append(call.func)
         return found
 
     @memoized(_NOTHING)
@@ -545,8 +555,9 @@ class Kinds(Analysis):
             or (isinstance(value.func, cst.Attribute) and self.kind(value.func.value) in TENSORS)
         ):
             return _TENSOR
-        if self.kind(value.func) is _MODULE or self.kind(value) in TENSORS:
-            return _TENSOR
+        run = self.kind(value.func)
+        if run is _MODULE or self.kind(value) in TENSORS:
+            return _UNKNOWN if run is Kind.CRITERION and path != (0,) else _TENSOR
         return _UNKNOWN
 
     def _annotated(self, node: cst.BaseExpression) -> Kind:
