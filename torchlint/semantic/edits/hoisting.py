@@ -58,6 +58,9 @@ class LoopEdits(Rewrite):
         )
 
     def _is_stored(self, name: cst.Name) -> bool:
+        """Return whether a name is assigned or deleted."""
+        if isinstance(self.tree.smallest_statement(name), cst.Del):
+            return True
         return not self.scopes.reads(name) or self.scopes.stored(name) is not None
 
     def named_before(
