@@ -92,9 +92,17 @@ class Frequencies(LoopAnalysis):
         for line in self.tree.within(loop.body, cst.AugAssign):
             holder = self.tree.parent(self.tree.parent(line))
             adds_one = isinstance(line.value, cst.Integer) and line.value.value == "1"
-            if holder is loop.body and adds_one and isinstance(line.operator, cst.AddAssign):
+            counts = holder is loop.body and adds_one and isinstance(line.operator, cst.AddAssign)
+            if counts and not self._restarts(line.target, loop):
                 return dotted(line.target) or None
         return None
+
+    def _restarts(self, counter: cst.BaseExpression, loop: LoopNode) -> bool:
+        """Return whether a loop assigns its counter anew, as that of the next step."""
+        return any(
+            dotted(each.target) == dotted(counter)
+            for each in self.tree.within(loop.body, cst.AssignTarget)
+        )
 
     def frequency(self, node: cst.CSTNode) -> Frequency:
         """Return how often a node runs; UNKNOWN outside batch loops and what they call."""
