@@ -12,7 +12,6 @@ from torchlint.api import COLLATORS, TENSORS, Kind, Loader, Part, Script, State,
 _PIN: Final = "pin_memory"
 _ROWS: Final = "torch.utils.data.TensorDataset"
 _COLLATE: Final = "collate_fn"
-_DEFAULT_DEVICE: Final = ("torch.set_default_device", "torch.set_default_tensor_type")
 _PINNABLE: Final = (Kind.TENSOR, Kind.SEQUENCE, Kind.MAPPING, Kind.NUMBER, Kind.STRING)
 
 
@@ -31,7 +30,7 @@ def unpinned(script: Script) -> list[Loader]:
 
 
 def _unpinned(script: Script) -> list[Loader]:
-    if available(script) is None or any(True for _ in script.calls.of(*_DEFAULT_DEVICE)):
+    if available(script) is None or script.values.hosting.has_default_device:
         return []
     return [
         loader

@@ -37,7 +37,6 @@ _OPTION: Final = "dataloader_num_workers"
 _EXEMPT: Final = (
     Trait.IN_MEMORY, Trait.UNSHARDED, Trait.MUTATES, Trait.HANDLE, Trait.ON_DEVICE, Trait.FEW,
 )  # fmt: skip
-_DEFAULT_DEVICE: Final = ("torch.set_default_device", "torch.set_default_tensor_type")
 
 
 class LoaderWithoutWorkers(Rule):
@@ -45,7 +44,7 @@ class LoaderWithoutWorkers(Rule):
         """Flag every loader without workers whose dataset would gain from them."""
         if any(True for _ in script.calls.of("IPython.get_ipython")) or in_shell(script):
             return
-        if any(True for _ in script.calls.of(*_DEFAULT_DEVICE)):
+        if script.values.hosting.has_default_device:
             return
         yield from joined(self._of_loaders(script), ("loader", "loaders"))
         for data in trained_data(script):

@@ -15,6 +15,7 @@ from torchlint.semantic.calls.hyperparameters import kept_parameters
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
 from torchlint.semantic.calls.overriding import Overriding
 from torchlint.semantic.calls.passing import Passing
+from torchlint.semantic.calls.switches import Switches
 from torchlint.semantic.scope.limits import CALLED, REACHED
 from torchlint.semantic.scope.memo import AnswerIndex, Memo, memoized
 from torchlint.semantic.scope.names import Names
@@ -46,6 +47,7 @@ class Functions:
         self._holding = Instances(tree, scopes, names)
         self._overriding = Overriding(self)
         self._passing = Passing(self)
+        self.switches = Switches(self)
         self.owner_of_self = self._passing.owner_of_self
         """Return the class of a `self` parameter, None for any other parameter."""
         self.given = self._passing.given
@@ -513,7 +515,7 @@ class Functions:
     def _callees(self, node: cst.CSTNode, seen: set[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
         for call in self.own(node, cst.Call):
             for callee in (*self.callees(call), *self._handed_to(call)):
-                if callee not in seen:
+                if callee not in seen and not self.switches.is_off(call, node):
                     seen.add(callee)
                     yield callee
 

@@ -215,6 +215,8 @@ class Accumulators(LoopAnalysis):
                 continue
             if self._only_counted(place) or self._grows_by(place, path):
                 continue
+            if self.functions.switches.is_off(place, loop):
+                continue
             tested = isinstance(loop, cst.While) and self.tree.inside(place, loop.test)
             if tested or (
                 self.tree.inside(place, loop.body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
@@ -21,6 +22,8 @@ _PARALLEL: Final = ("torch.nn.DataParallel", "torch.nn.parallel.")
 _KEEPING: Final = ("builtins.", "copy.", "torch.save", "torch.nn.utils.", "torch.optim.")
 """What gets a network and moves it nowhere."""
 _DEFAULTS: Final = frozenset({"torch.set_default_device", "torch.set_default_tensor_type"})
+_HOST: Final = re.compile(r"cpu|torch\.[A-Z][A-Za-z0-9]*Tensor")
+"""The host, and the types of tensors in its memory."""
 
 
 class Hosting(ValueAnalysis):
@@ -30,7 +33,7 @@ class Hosting(ValueAnalysis):
     def stays(self, network: cst.BaseExpression) -> bool:
         """Return whether a network is in host memory: nothing moves it but to the host."""
         made = self._made(network)
-        if not made or self._has_default_device or self._moves_unknown:
+        if not made or self.has_default_device or self._moves_unknown:
             return False
         if not all(map(self._is_plain, made)):
             return False
@@ -57,7 +60,8 @@ class Hosting(ValueAnalysis):
     def _is_host(self, value: cst.BaseExpression) -> bool:
         if isinstance(value, cst.Call) and self.names.name(value.func) == "torch.device":
             return any(self._names_host(arg.value) for arg in value.args[:1])
-        return isinstance(value, cst.SimpleString) and value.value.strip("'\"") == "cpu"
+        text = value.value.strip("'\"") if isinstance(value, cst.SimpleString) else None
+        return _HOST.fullmatch(text or self.names.name(value) or "") is not None
 
     def moves(self, region: cst.CSTNode) -> bool:
         """Return whether code may put something on a device, or makes it there."""
@@ -109,8 +113,13 @@ class Hosting(ValueAnalysis):
         ) and not any(map(self.moves, lines))
 
     @cached_property
-    def _has_default_device(self) -> bool:
-        return any(self.names.name(call.func) in _DEFAULTS for call in self.tree.all(cst.Call))
+    def has_default_device(self) -> bool:
+        """Whether a line may make new tensors elsewhere than in host memory."""
+        return any(
+            self.names.name(call.func) in _DEFAULTS
+            and not any(self._names_host(arg.value) for arg in call.args[:1])
+            for call in self.tree.all(cst.Call)
+        )
 
     # -- moves --------------------------------------------------------------------------
 

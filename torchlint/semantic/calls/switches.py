@@ -1,0 +1,49 @@
+"""Switches: branches that a constant of a module or a class rules out as the project stands."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import libcst as cst
+
+from torchlint.semantic.calls.part import Part
+
+_SETTINGS: Final = {"True": True, "False": False}
+
+
+class Switches(Part):
+    """Reads the constants that switch code on: `if config.USE_TPU:` after `USE_TPU = False`.
+
+    People change such a constant, so what a branch holds is worth a finding all the same. But it
+    says nothing about the code around the branch.
+    """
+
+    def is_off(self, node: cst.CSTNode, beside: cst.CSTNode) -> bool:
+        """Return whether a constant rules out a branch that holds a node, not the one beside it."""
+        child = node
+        for outer in self.tree.ancestors(node):
+            if isinstance(outer, (cst.If, cst.IfExp)) and child is not outer.test:
+                setting = self._setting(outer.test)
+                if setting is not None and setting is not (child is outer.body):
+                    return not self.tree.inside(beside, child)
+            child = outer
+        return False
+
+    def _setting(self, test: cst.BaseExpression) -> bool | None:
+        """Return how a test of constants comes out, None if something else decides."""
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            setting = self._setting(test.expression)
+            return None if setting is None else not setting
+        if isinstance(test, cst.BooleanOperation):
+            decides = isinstance(test.operator, cst.Or)
+            sides = {self._setting(test.left), self._setting(test.right)}
+            return decides if decides in sides else None if None in sides else not decides
+        if not isinstance(test, (cst.Name, cst.Attribute)):
+            return None
+        bindings = self.functions.bindings(test)
+        if len(bindings) != 1 or self.scopes.function(bindings[0].node) is not None:
+            return None
+        if any(not self.scopes.reads(each) for each in self.functions.attributes(bindings[0].name)):
+            return None
+        assigned = bindings[0].assigned
+        return _SETTINGS.get(assigned.value) if isinstance(assigned, cst.Name) else None
