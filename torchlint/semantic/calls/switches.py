@@ -7,6 +7,8 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.part import Part
+from torchlint.semantic.scope.scopes import Binding
+from torchlint.semantic.syntax.methods import root_of
 
 _SETTINGS: Final = {"True": True, "False": False}
 
@@ -38,12 +40,19 @@ class Switches(Part):
             decides = isinstance(test.operator, cst.Or)
             sides = {self._setting(test.left), self._setting(test.right)}
             return decides if decides in sides else None if None in sides else not decides
-        if not isinstance(test, (cst.Name, cst.Attribute)):
-            return None
         bindings = self.functions.bindings(test)
-        if len(bindings) != 1 or self.scopes.function(bindings[0].node) is not None:
+        if len(bindings) != 1 or self.functions.is_self(root_of(test)):
             return None
-        if any(not self.scopes.reads(each) for each in self.functions.attributes(bindings[0].name)):
+        return self._constant(bindings[0])
+
+    def _constant(self, binding: Binding) -> bool | None:
+        """Return what a module or a class assigns once, None for what is no such constant.
+
+        The fields of a dataclass, which have annotations, are what a caller or a command line says.
+        """
+        line, value = binding.node, binding.value
+        if not isinstance(line, cst.Assign) or self.scopes.function(line) is not None:
             return None
-        assigned = bindings[0].assigned
-        return _SETTINGS.get(assigned.value) if isinstance(assigned, cst.Name) else None
+        if any(not self.scopes.reads(each) for each in self.functions.attributes(binding.name)):
+            return None
+        return _SETTINGS.get(value.value) if isinstance(value, cst.Name) else None
