@@ -163,16 +163,23 @@ class Accumulators(LoopAnalysis):
         path, node = self._path(accumulation.target), accumulation.node
         own = self._adding.get(path, frozenset()) | {id(node)} | set(map(id, besides))
         return any(
-            self._is_looked_at(path, own, loop.node)
+            self._is_looked_at(path, own, loop.node, node)
             for loop in self.loops.around(node)
             if loop.is_batch
         )
 
     @cached_method
-    def _is_looked_at(self, path: str, adding: frozenset[int], loop: LoopNode) -> bool:
-        """Return whether every pass of a loop uses a path, apart from adding to it."""
+    def _is_looked_at(
+        self, path: str, adding: frozenset[int], loop: LoopNode, node: cst.CSTNode
+    ) -> bool:
+        """Return whether every pass of a loop uses a path, apart from adding to it as a node does.
+
+        What a constant rules out beside the node is no use.
+        """
         return any(
-            not self._only_computed(place, loop) for place in self._hot_reads(path, adding, loop)
+            not self._only_computed(place, loop)
+            and not self.functions.switches.is_off(place, beside=node)
+            for place in self._hot_reads(path, adding, loop)
         )
 
     @cached_property
@@ -214,8 +221,6 @@ class Accumulators(LoopAnalysis):
             if any(id(each) in adding for each in self.tree.ancestors(place)):
                 continue
             if self._only_counted(place) or self._grows_by(place, path):
-                continue
-            if self.functions.switches.is_off(place, loop):
                 continue
             tested = isinstance(loop, cst.While) and self.tree.inside(place, loop.test)
             if tested or (
