@@ -21,13 +21,16 @@ class Switches(Part):
     """
 
     def is_off(self, node: cst.CSTNode, beside: cst.CSTNode) -> bool:
-        """Return whether a constant rules out a branch that holds a node, not the one beside it."""
+        """Return whether a constant rules out a node, and none what stands beside it."""
+        return self._is_ruled_out(node) and not self._is_ruled_out(beside)
+
+    def _is_ruled_out(self, node: cst.CSTNode) -> bool:
         child = node
         for outer in self.tree.ancestors(node):
             if isinstance(outer, (cst.If, cst.IfExp)) and child is not outer.test:
                 setting = self._setting(outer.test)
                 if setting is not None and setting is not (child is outer.body):
-                    return not self.tree.inside(beside, child)
+                    return True
             child = outer
         return False
 
