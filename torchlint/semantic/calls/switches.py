@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
@@ -21,18 +22,19 @@ class Switches(Part):
     """
 
     def is_off(self, node: cst.CSTNode, beside: cst.CSTNode) -> bool:
-        """Return whether a constant rules out a node, and none what stands beside it."""
-        return self._is_ruled_out(node) and not self._is_ruled_out(beside)
+        """Return whether a constant rules out a node, and not what stands beside it as well."""
+        tests = set(self._ruling_out(node))
+        return bool(tests) and not tests <= set(self._ruling_out(beside))
 
-    def _is_ruled_out(self, node: cst.CSTNode) -> bool:
+    def _ruling_out(self, node: cst.CSTNode) -> Iterator[str]:
+        """Yield the tests of constants that keep a node from running."""
         child = node
         for outer in self.tree.ancestors(node):
             if isinstance(outer, (cst.If, cst.IfExp)) and child is not outer.test:
                 setting = self._setting(outer.test)
                 if setting is not None and setting is not (child is outer.body):
-                    return True
+                    yield self.tree.code(outer.test)
             child = outer
-        return False
 
     def _setting(self, test: cst.BaseExpression) -> bool | None:
         """Return how a test of constants comes out, None if something else decides."""
