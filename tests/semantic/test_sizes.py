@@ -68,6 +68,12 @@ class Noted(nn.Module):
 class Late(Noted):
     def build(self):
         self.body = timm.create_model("resnet50")
+class Wrapped(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net, self.head = net, nn.Linear(8, 2)
+    def forward(self, x):
+        return timm.noted(self.head(self.net(x)))
 def pair(width):
     return Policy(width), nn.Linear(4096, 4096)
 class Spectrum(nn.Module):
@@ -120,6 +126,9 @@ def _network(made: str) -> tuple[Script, cst.BaseExpression]:
         ("Mixer()", False),
         ("Noted()", True),
         ("Late()", False),
+        ("0\nlarge = timm.create_model('resnet50')\nnet = Wrapped(large)", False),
+        ("0\nlarge = nn.Linear(4096, 4096)\nnet = Wrapped(large)", False),
+        ("0\nsmall = nn.Linear(8, 8)\nnet = Wrapped(small)", True),
         ("nn.MultiheadAttention(64, 4)", True),
         ("nn.MultiheadAttention(1024, 4)", False),
         ("0\nnet, other = pair(4)", True),

@@ -12,6 +12,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Definition
 from torchlint.semantic.training.networks import Networks, Root, Roots
 from torchlint.semantic.training.widths import Widths
+from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _MOST: Final = 300_000
@@ -154,10 +155,11 @@ class Sizes(ValueAnalysis):
                     yield None
 
     def _parts(self, container: cst.Call) -> Iterator[cst.CSTNode]:
-        """Yield what makes the networks that a container gets by their names."""
-        if self.names.name(container.func) in _CONTAINERS:
-            for arg in container.args:
-                if isinstance(arg.value, (cst.Name, cst.Attribute)):
+        """Yield what makes the networks that another one gets by their names."""
+        contains = self.names.name(container.func) in _CONTAINERS
+        for arg in container.args:
+            if isinstance(arg.value, (cst.Name, cst.Attribute)):
+                if contains or self.kinds.kind(arg.value) is Kind.MODULE:
                     for root in self.networks.roots(arg.value):
                         if isinstance(root, (cst.Call, cst.ClassDef)):
                             yield root
