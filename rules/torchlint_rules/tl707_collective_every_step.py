@@ -10,6 +10,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import (
+    TENSORS,
     Finding,
     Frequency,
     How,
@@ -292,10 +293,16 @@ def _goes_backward_below(script: Script, call: cst.Call, name: cst.Name) -> bool
     ]
     for other in below:
         if method_of(other) == "backward":
-            if script.values.losses.feeds(name):
+            if script.values.losses.feeds(name) or _gets_gradient(script, other):
                 return True
         elif any(
             arg.keyword is None and script.code(arg.value) == name.value for arg in other.args
         ):
             return True
     return False
+
+
+def _gets_gradient(script: Script, call: cst.Call) -> bool:
+    """Return whether a backward pass starts from a gradient that the step computes itself."""
+    tensor = receiver_of(call)
+    return bool(call.args) and tensor is not None and script.kind(tensor) in TENSORS

@@ -20,12 +20,24 @@ for x in loader:
     norms.append(norm_of(net.parameters()))
     opt.step()
 """
+LOADER = """\
+import torch
+from torch.utils.data import DataLoader
+from mine import Images
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+for x, y in DataLoader(Images(), batch_size=2, pin_memory=torch.cuda.is_available()):
+    print(x.to(device).tolist())
+"""
 
 
-def _codes(*select: str) -> set[str]:
-    return {each.code for each in check(NORM, select=select)}
+def _codes(*select: str, text: str = NORM) -> set[str]:
+    return {each.code for each in check(text, select=select)}
 
 
 def test_a_wait_in_a_loop_that_another_rule_reports_is_told_once() -> None:
     assert _codes("TL201") == {"TL201"}
     assert _codes("TL201", "TL506") == {"TL506"}
+
+
+def test_a_loader_made_in_the_head_of_a_loop_says_nothing_about_its_copies() -> None:
+    assert _codes("TL101", "TL204", text=LOADER) == {"TL101", "TL204"}

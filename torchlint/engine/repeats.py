@@ -28,7 +28,7 @@ def told_once(found: list[Finding], script: Script) -> list[Finding]:
         for loop in script.whole.loops.all()
         if isinstance(loop.node, cst.For) and loop.role is Role.OTHER
         for finding in found
-        if finding.span in _heads(script, loop.node)
+        if _is_about(finding, loop.node, script)
         and not script.whole.loops.runs_module(loop.node.body)
     ]
     return [
@@ -42,7 +42,9 @@ def told_once(found: list[Finding], script: Script) -> list[Finding]:
     ]
 
 
-def _heads(script: Script, loop: cst.For) -> tuple[Span, Span]:
-    """Return where a loop says what it draws, with its target and without."""
+def _is_about(finding: Finding, loop: cst.For, script: Script) -> bool:
+    """Return whether a finding is about a loop: its head, or for a wait what it draws from."""
     drawn = script.whole.tree.span(loop.iter)
-    return drawn, Span(script.whole.tree.span(loop).start, drawn.end)
+    if finding.span == drawn:
+        return finding.code.startswith(WAITS)
+    return finding.span == Span(script.whole.tree.span(loop).start, drawn.end)

@@ -36,10 +36,12 @@ class _Token(NamedTuple):
 def within_parentheses(code: str, pairs: int) -> tuple[int, int]:
     """Return the span of an expression inside so many pairs of parentheses around it.
 
-    Raises `ValueError` for code that cannot be read.
+    The innermost pair of an empty tuple is the tuple. Raises `ValueError` for code that cannot be
+    read.
     """
-    tokens = _tokens(code)[pairs : -pairs or None]
-    return tokens[0].start, tokens[-1].end
+    tokens = _tokens(code)
+    around = pairs - (len(tokens) == 2 * pairs)
+    return tokens[around].start, tokens[-1 - around].end
 
 
 def breaks_lines(code: str) -> bool:
@@ -66,7 +68,10 @@ def one_line(code: str) -> str:
 
 
 def _tokens(code: str) -> list[_Token]:
-    """Return the tokens of an expression, read inside added parentheses."""
+    """Return the tokens of an expression, read inside added parentheses.
+
+    A formatted string is one token, as it was before Python 3.12.
+    """
     lines = list(io.StringIO(f"({code}\n)", newline=""))
     starts = list(accumulate(map(len, lines), initial=-1))
     fed = iter([*(line.rstrip("\r\n") + "\n" for line in lines), ""])
@@ -74,12 +79,17 @@ def _tokens(code: str) -> list[_Token]:
         read = [each for each in tokenize.generate_tokens(fed.__next__) if each.type not in _LAYOUT]
     except (tokenize.TokenError, SyntaxError) as error:
         raise ValueError(str(error)) from error
-    found = []
+    found: list[_Token] = []
+    opened, start = 0, 0
     for each in read[1:-1]:
-        start = starts[each.start[0] - 1] + each.start[1]
+        if not opened:
+            start = starts[each.start[0] - 1] + each.start[1]
         end = starts[each.end[0] - 1] + each.end[1]
-        is_name = each.type == tokenize.NAME and not iskeyword(each.string)
-        found.append(_Token(code[start:end], start, end, is_name))
+        kind = tokenize.tok_name[each.type]
+        opened += kind.endswith("STRING_START") - kind.endswith("STRING_END")
+        if not opened:
+            is_name = kind == "NAME" and not iskeyword(each.string)
+            found.append(_Token(code[start:end], start, end, is_name))
     return found
 
 

@@ -355,8 +355,8 @@ class Tree:
         """
         if isinstance(node, cst.BaseExpression):
             code = self.argument(node)
-            kept = node.lpar and "#" not in code and not isinstance(node, _ATOMS)
-            return f"({code})" if kept else code
+            atom = isinstance(node, _ATOMS) or code == "()"
+            return f"({code})" if node.lpar and "#" not in code and not atom else code
         if isinstance(node, cst.Arg):
             name = f"{node.keyword.value}=" if node.keyword is not None else node.star
             return f"{name}{self.argument(node.value)}"
