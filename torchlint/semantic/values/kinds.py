@@ -37,6 +37,7 @@ from torchlint.semantic.values.placing import (
     places_a_network,
     used,
     used_as_networks,
+    used_otherwise,
 )
 from torchlint.semantic.values.torchinputs import TorchInputs
 
@@ -366,30 +367,14 @@ class Kinds(Analysis):
                 return _UNKNOWN
             if found is _MODULE and is_no_network(self.functions, self.origins, binding):
                 return _UNKNOWN
-            against = [*self._keyed.get(name, ()), *self._asked.get(name, ())]
+            against = self._other_than_named.get(name, ())
             if any(binding in self.scopes.reaching(each) for each in against):
                 return _UNKNOWN
         return found
 
     @cached_property
-    def _keyed(self) -> dict[str, list[cst.Name]]:
-        """The names that are indexed by a string, as mappings are."""
-        found: dict[str, list[cst.Name]] = {}
-        for item in self.tree.all(cst.Subscript):
-            index = item.slice[0].slice
-            if type(item.value) is cst.Name and type(index) is cst.Index:
-                if type(index.value) is cst.SimpleString:
-                    found.setdefault(item.value.value, []).append(item.value)
-        return found
-
-    @cached_property
-    def _asked(self) -> dict[str, list[cst.Name]]:
-        """The names that are called without arguments, as generators of values are."""
-        found: dict[str, list[cst.Name]] = {}
-        for call in self.tree.all(cst.Call):
-            if type(call.func) is cst.Name and not call.args:
-                found.setdefault(call.func.value, []).append(call.func)
-        return found
+    def _other_than_named(self) -> dict[str, list[cst.Name]]:
+        return used_otherwise(self.tree)
 
     @memoized(_NOTHING)
     def kind_of_binding(self, binding: Binding) -> Kind:

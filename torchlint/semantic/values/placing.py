@@ -11,6 +11,7 @@ from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.scopes import Binding, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.values.kind import ENGINES
 from torchlint.semantic.values.origins import Origins
 
@@ -69,6 +70,23 @@ def used_as_networks(functions: Functions) -> frozenset[Used]:
                     moded.add(used(functions, method.value))
     called = {used(functions, call.func) for call in functions.tree.all(cst.Call) if call.args}
     return frozenset(asked | moded & called) - {(None, "")}
+
+
+def used_otherwise(tree: Tree) -> dict[str, list[cst.Name]]:
+    """Return the names that are indexed by a string, or called without arguments.
+
+    So are mappings and what gives values; networks, losses and optimizers are not.
+    """
+    found: dict[str, list[cst.Name]] = {}
+    for item in tree.all(cst.Subscript):
+        index = item.slice[0].slice
+        if type(item.value) is cst.Name and type(index) is cst.Index:
+            if type(index.value) is cst.SimpleString:
+                found.setdefault(item.value.value, []).append(item.value)
+    for call in tree.all(cst.Call):
+        if type(call.func) is cst.Name and not call.args:
+            found.setdefault(call.func.value, []).append(call.func)
+    return found
 
 
 def places_a_network(functions: Functions, parameter: cst.Param) -> bool:
