@@ -59,6 +59,23 @@ class Mixer(nn.Module):
         self.mix = nn.Linear(math.prod(sides), math.prod(sides))
     def forward(self, x):
         return torch.softmax(self.mix(x) @ x, -1)
+class Noted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 2)
+    def forward(self, x):
+        return timm.noted(self.head(x)) * timm.scale(x)
+class Late(Noted):
+    def build(self):
+        self.body = timm.create_model("resnet50")
+class Wrapped(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net, self.head = net, nn.Linear(8, 2)
+    def forward(self, x):
+        return timm.noted(self.head(self.net(x)))
+def pair(width):
+    return Policy(width), nn.Linear(4096, 4096)
 class Spectrum(nn.Module):
     def forward(self, x):
         return torch.stft(x, 400)
@@ -107,6 +124,15 @@ def _network(made: str) -> tuple[Script, cst.BaseExpression]:
         ("nn.Sequential(nn.Linear(28 * 28, 1024), nn.Linear(1024, 28 * 28))", True),
         ("nn.Sequential(nn.Linear(28 * 28, 1024), nn.Embedding(50000, 1024))", False),
         ("Mixer()", False),
+        ("Noted()", True),
+        ("Late()", False),
+        ("0\nlarge = timm.create_model('resnet50')\nnet = Wrapped(large)", False),
+        ("0\nlarge = nn.Linear(4096, 4096)\nnet = Wrapped(large)", False),
+        ("0\nsmall = nn.Linear(8, 8)\nnet = Wrapped(small)", True),
+        ("nn.MultiheadAttention(64, 4)", True),
+        ("nn.MultiheadAttention(1024, 4)", False),
+        ("0\nnet, other = pair(4)", True),
+        ("0\nother, net = pair(4)", False),
         ("nn.LSTM(options.width, options.width, 3)", True),
         ("nn.LSTM(options.inputs, options.inputs, 3)", False),
         ("timm.create_model('resnet50')", False),

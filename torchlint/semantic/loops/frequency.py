@@ -98,7 +98,7 @@ class Frequencies(LoopAnalysis):
         return None
 
     def _restarts(self, counter: cst.BaseExpression, loop: LoopNode) -> bool:
-        """Return whether a loop sets its counter back, to that of the next step."""
+        """Return whether a loop assigns its counter again, as that of the next step."""
         return any(
             dotted(each.target) == dotted(counter)
             for each in self.tree.within(loop.body, cst.AssignTarget)

@@ -12,6 +12,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Definition
 from torchlint.semantic.training.networks import Networks, Root, Roots
 from torchlint.semantic.training.widths import Widths
+from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _MOST: Final = 300_000
@@ -34,6 +35,7 @@ _GATES: Final = {
     "LSTMCell": ("input_size", "hidden_size", 4), "GRUCell": ("input_size", "hidden_size", 3),
     "RNNCell": ("input_size", "hidden_size", 1),
     "Embedding": ("num_embeddings", "embedding_dim", 1),
+    "MultiheadAttention": ("embed_dim", "embed_dim", 4),
 }  # fmt: skip
 """Layers of matrices: the arguments with their widths, and how many matrices they have."""
 _HEAVY: Final = re.compile(
@@ -115,9 +117,7 @@ class Sizes(ValueAnalysis):
 
     def _weights(self, root: Root) -> int:
         """Return the weights of a network, more than a tiny one has if some are unknown."""
-        if not isinstance(root, (cst.Call, cst.ClassDef)):
-            return _UNKNOWN
-        total = 0
+        total = 0 if self._makers(root) else _UNKNOWN
         for region in self.regions(root):
             for call in self.tree.within(region, cst.Call):
                 if isinstance(region, cst.Call) and self._is_filled_elsewhere(call):
@@ -127,18 +127,39 @@ class Sizes(ValueAnalysis):
 
     def regions(self, root: Root) -> list[cst.CSTNode]:
         """Return the code that makes a network: a call, and the definitions that it runs."""
-        found: list[cst.CSTNode] = [root] if isinstance(root, (cst.Call, cst.ClassDef)) else []
+        found: list[cst.CSTNode] = [*self._makers(root)]
         for region in found:
             parts = self._parts(region) if isinstance(region, cst.Call) else ()
             inside = (*self._definitions(region), *parts)
             found += (each for each in inside if each not in found)
         return found
 
+    def _makers(self, root: Root) -> list[cst.Call | cst.ClassDef]:
+        """Return the calls that make a network, or its class; none if one of them is unknown."""
+        match root:
+            case (cst.Call() as call, int() as index):
+                roots = frozenset(self._returned(call, index))
+            case _:
+                roots = frozenset({root})
+        known = [each for each in roots if isinstance(each, (cst.Call, cst.ClassDef))]
+        return known if len(known) == len(roots) else []
+
+    def _returned(self, call: cst.Call, index: int) -> Iterator[Root]:
+        """Yield what makes the networks at an index of the tuples that a call returns."""
+        function = self.functions.definition(call.func)
+        if isinstance(function, cst.FunctionDef):
+            for value in self.functions.returns(function):
+                if isinstance(value, cst.Tuple) and index < len(value.elements):
+                    yield from self.networks.roots(value.elements[index].value)
+                else:
+                    yield None
+
     def _parts(self, container: cst.Call) -> Iterator[cst.CSTNode]:
-        """Yield what makes the networks that a container gets by their names."""
-        if self.names.name(container.func) in _CONTAINERS:
-            for arg in container.args:
-                if isinstance(arg.value, (cst.Name, cst.Attribute)):
+        """Yield what makes the networks that another one gets by their names."""
+        contains = self.names.name(container.func) in _CONTAINERS
+        for arg in container.args:
+            if isinstance(arg.value, (cst.Name, cst.Attribute)):
+                if contains or self.kinds.kind(arg.value) is Kind.MODULE:
                     for root in self.networks.roots(arg.value):
                         if isinstance(root, (cst.Call, cst.ClassDef)):
                             yield root
@@ -164,15 +185,29 @@ class Sizes(ValueAnalysis):
             if _LIGHT.fullmatch(name) and not _HEAVY.fullmatch(name):
                 return 0
             known = self.functions.definition(call.func) is not None
-            return 0 if known or isinstance(self.tree.parent(call), cst.Expr) else _UNKNOWN
+            return 0 if known or not self._may_be_kept(call) else _UNKNOWN
         rows, columns, gates = layer
-        sides = self._width(call, rows, 0), self._width(call, columns, 1)
+        sides = self._width(call, rows, 0), self._width(call, columns, int(columns != rows))
         known_sides = [side for side in sides if side is not None]
         if not known_sides or (len(known_sides) == 1 and not self._fits(call, known_sides[0])):
             return _UNKNOWN
         one, other = (known_sides * 2)[:2] if len(known_sides) == 2 else (known_sides[0], _WIDE)
-        recurrent = other * other if gates > 1 or "hidden" in columns else 0
+        recurrent = other * other if "hidden" in columns else 0
         return gates * (one * other + recurrent)
+
+    def _may_be_kept(self, call: cst.Call) -> bool:
+        """Return whether what an unknown call makes may become a part of a network."""
+        if isinstance(self.tree.parent(call), (cst.Expr, cst.Decorator)):
+            return False
+        for outer in self.tree.ancestors(call):
+            named = isinstance(outer, cst.Assign) and isinstance(outer.targets[0].target, cst.Name)
+            if isinstance(outer, (cst.Assign, cst.AnnAssign, cst.Expr)) and not named:
+                return True
+            owner = self.scopes.scope(outer).node
+            if isinstance(outer, cst.FunctionDef) and isinstance(owner, cst.ClassDef):
+                made = self.functions.method(owner, "__init__")
+                return made is None or outer in self.functions.reached(made)
+        return True
 
     def _passed_layer(self, func: cst.BaseExpression) -> str | None:
         """Return the layer of torch that a parameter is by default: `linear=nn.Linear`."""
