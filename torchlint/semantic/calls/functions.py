@@ -14,6 +14,7 @@ from torchlint.semantic.calls.annotations import acts, named_types
 from torchlint.semantic.calls.hyperparameters import kept_parameters
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
 from torchlint.semantic.calls.overriding import Overriding
+from torchlint.semantic.calls.part import Part
 from torchlint.semantic.calls.passing import Passing
 from torchlint.semantic.calls.switches import Switches
 from torchlint.semantic.scope.limits import CALLED, REACHED
@@ -583,14 +584,10 @@ class Functions:
         )
 
 
-class Analysis:
+class Analysis(Part):
     """What most analyses of a file ask: its functions, nodes, scopes and names."""
 
-    def __init__(self, functions: Functions) -> None:
-        self.functions = functions
-        self.tree = functions.tree
-        self.scopes = functions.scopes
-        self.names = functions.names
+    functions: Functions
 
 
 def _bases(owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:

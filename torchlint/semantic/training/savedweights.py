@@ -14,6 +14,7 @@ from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.making import Code, Making
 from torchlint.semantic.training.networks import Root
 from torchlint.semantic.values.kind import Kind, derived
+from torchlint.semantic.values.placing import Used, used
 
 _LOADS: Final = frozenset("load restore resume pretrained".split())
 _MAKES: Final = frozenset("from_pretrained load_from_checkpoint".split())
@@ -108,16 +109,17 @@ class SavedWeights(Analysis):
         return frozenset(found)
 
     @cached_property
-    def _saved(self) -> frozenset[str]:
-        """The paths to which the program saves, as written."""
+    def _saved(self) -> frozenset[Used]:
+        """The names of the paths to which the program saves."""
         calls = self.tree.all(cst.Call)
         saves = (call for call in calls if self.names.name(call.func) == "torch.save")
-        return frozenset(self._path(call, 1) for call in saves) - {""}
+        return frozenset(path for call in saves if (path := self._path(call, 1)) is not None)
 
-    def _path(self, call: cst.Call, position: int) -> str:
-        """Return the name of a path that a call gets, "" for none."""
+    def _path(self, call: cst.Call, position: int) -> Used | None:
+        """Return the name of a path that a call gets, which is that of one scope; None for none."""
         given = [arg.value for arg in call.args if arg.keyword is None]
-        return dotted(given[position]) if position < len(given) else ""
+        named = position < len(given) and dotted(given[position])
+        return used(self.functions, given[position]) if named else None
 
     def _given(self, call: cst.Call) -> Iterator[Root]:
         """Yield the networks that a function out of sight gets to load weights into."""

@@ -367,13 +367,13 @@ class Kinds(Analysis):
                 return _UNKNOWN
             if found is _MODULE and is_no_network(self.functions, self.origins, binding):
                 return _UNKNOWN
-            against = self._other_than_named.get(name, ())
+            against = self._used_otherwise.get(name, ())
             if any(binding in self.scopes.reaching(each) for each in against):
                 return _UNKNOWN
         return found
 
     @cached_property
-    def _other_than_named(self) -> dict[str, list[cst.Name]]:
+    def _used_otherwise(self) -> dict[str, list[cst.Name]]:
         return used_otherwise(self.tree)
 
     @memoized(_NOTHING)
