@@ -9,12 +9,11 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
-from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.making import Code, Making
 from torchlint.semantic.training.networks import Root
 from torchlint.semantic.values.kind import Kind, derived
-from torchlint.semantic.values.placing import Used, used
 
 _LOADS: Final = frozenset("load restore resume pretrained".split())
 _MAKES: Final = frozenset("from_pretrained load_from_checkpoint".split())
@@ -94,7 +93,7 @@ class SavedWeights(Analysis):
             held = bindings[0].value if len(bindings) == 1 else None
         if not isinstance(held, cst.Call) or self.names.name(held.func) != "torch.load":
             return False
-        return self._path(held, 0) in self._saved
+        return not self._saved.isdisjoint(self._path(held, 0))
 
     @cached_property
     def _resumed(self) -> frozenset[tuple[int, str]]:
@@ -109,17 +108,26 @@ class SavedWeights(Analysis):
         return frozenset(found)
 
     @cached_property
-    def _saved(self) -> frozenset[Used]:
-        """The names of the paths to which the program saves."""
+    def _saved(self) -> frozenset[Binding | str]:
+        """What holds the paths to which the program saves."""
         calls = self.tree.all(cst.Call)
         saves = (call for call in calls if self.names.name(call.func) == "torch.save")
-        return frozenset(path for call in saves if (path := self._path(call, 1)) is not None)
+        return frozenset(path for call in saves for path in self._path(call, 1))
 
-    def _path(self, call: cst.Call, position: int) -> Used | None:
-        """Return the name of a path that a call gets, which is that of one scope; None for none."""
+    def _path(self, call: cst.Call, position: int) -> frozenset[Binding | str]:
+        """Return what holds the path that a call gets: local bindings, else a name of the program.
+
+        Modules import each other's constants under the same name.
+        """
         given = [arg.value for arg in call.args if arg.keyword is None]
-        named = position < len(given) and dotted(given[position])
-        return used(self.functions, given[position]) if named else None
+        if position >= len(given) or not dotted(given[position]):
+            return frozenset()
+        local = [
+            each
+            for each in self.functions.bindings(given[position])
+            if each.how is not How.IMPORT and self.scopes.function(each.node) is not None
+        ]
+        return frozenset(local or (dotted(given[position]),))
 
     def _given(self, call: cst.Call) -> Iterator[Root]:
         """Yield the networks that a function out of sight gets to load weights into."""
