@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Final
@@ -67,10 +66,10 @@ class Absent:
     def _has(self, folder: str, name: str) -> bool:
         """Return whether a folder has a module or folder of a name, in whatever form."""
         try:
-            entries = os.listdir(self._root / folder)
+            entries = list((self._root / folder).iterdir())
         except OSError:
             return True
-        return any(each.partition(".")[0] == name for each in entries)
+        return any(each.name.partition(".")[0] == name for each in entries)
 
     def _lacks_name(self, path: str, entry: Import) -> bool:
         """Return whether a module that is here does not speak of what is imported from it."""

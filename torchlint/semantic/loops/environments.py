@@ -24,11 +24,12 @@ _PLAYED: Final = tuple(
         "critics?|actors?|polic(?:y|ies)|q_?(?:nets?|networks?|values?)",
     )
 )
-"""Words of reinforcement learning: what is learned from, ends, discounts, what follows, who acts."""
+"""Words of learning from rewards: rewards, ends, discounts, what follows and who acts."""
 _FEW: Final = 3
 _LARGE: Final = re.compile(
     r"(?:\b|_)(?:input_?ids?|prompts?|tokeniz\w+|tokens?|completions?|attention_mask|vocab\w*|"
-    r"\w*transformers?|di(?:t|ffusion)\w*|world_?model\w*|images?|pixels?|\w*conv\w*|\w*unet\w*)(?:\b|_)"
+    r"\w*transformers?|di(?:t|ffusion)\w*|world_?model\w*|images?|pixels?|\w*conv\w*|\w*unet\w*)"
+    r"(?:\b|_)"
 )
 """Words of networks that write, imagine or see, which may learn from rewards as well."""
 
