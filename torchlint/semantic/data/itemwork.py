@@ -76,7 +76,7 @@ class ItemWork(ValueAnalysis):
         """Return the attribute or global that a function mutates, "" if it mutates none.
 
         Opening a file on first use (`opens`) does not count: each worker opens its own. Nor does
-        what a branch makes once, nor what each item computes anew before reading it.
+        what a branch makes once, nor what each item computes again before reading it.
         """
         for target, value in self._targets(body):
             if value is not None and opens(value):
