@@ -72,7 +72,7 @@ class Absent:
         return any(each.name.partition(".")[0] == name for each in entries)
 
     def _lacks_name(self, path: str, entry: Import) -> bool:
-        """Return whether a module that is here does not speak of what is imported from it."""
+        """Return whether a module that is here has no word of what is imported from it."""
         home = self._imports.module(path, entry.level, entry.module)
         if entry.name is None or home is None or not home.is_sure or is_test(home.path):
             return False
