@@ -349,15 +349,13 @@ class _Reader:
         bindings = sorted(self.scopes.reaching(name), key=lambda binding: binding.at)
         if len(bindings) == 1:
             return self._assigned(bindings[0], [name])
-        if len(bindings) != 2:
+        first, *rest = bindings
+        if all(isinstance(each.node, cst.AugAssign) for each in rest):
+            return self._augmented(rest, first, name)
+        reads = self._reads(rest[0], [name])
+        if len(rest) != 1 or reads is None:
             return False
-        first, last = bindings
-        reads = self._reads(last, [name])
-        if reads is None:
-            return False
-        if isinstance(last.node, cst.AugAssign):
-            return self._augmented(last.node, first, reads)
-        return self._guarded(last, first, reads) or self._branched(first, last, [name])
+        return self._guarded(rest[0], first, reads) or self._branched(first, rest[0], [name])
 
     def _reads(self, binding: Binding, known: list[cst.Name]) -> list[cst.Name] | None:
         """Return the reads of a binding if those are the only ones, apart from in-place fills."""
@@ -389,17 +387,32 @@ class _Reader:
         self.steps.append(self.tree.statement(node))
         return self._scores(value)
 
-    def _augmented(self, node: cst.AugAssign, first: Binding, reads: list[cst.Name]) -> bool:
-        """Read `scores /= scale`, `scores *= scale` and `scores += mask`."""
-        if isinstance(node.operator, (cst.DivideAssign, cst.MultiplyAssign)):
-            self.factors.append((node.value, isinstance(node.operator, cst.DivideAssign)))
-        elif isinstance(node.operator, cst.AddAssign):
-            self.masks.append(ScoreMask(node.value, None, False, None))
-        else:
+    def _augmented(self, rest: list[Binding], first: Binding, name: cst.Name) -> bool:
+        """Read `scores /= scale`, `scores *= scale` and `scores += mask`, the last one first."""
+        known = [name]
+        for binding in reversed(rest):
+            line, reads = binding.node, self._reads(binding, known)
+            if not isinstance(line, cst.AugAssign) or not isinstance(line.target, cst.Name):
+                return False
+            if reads is None or not self._applied(line):
+                return False
+            known = [*reads, line.target]
+        return self._assigned(first, known)
+
+    def _applied(self, line: cst.AugAssign) -> bool:
+        """Read what one line does to the scores."""
+        if isinstance(line.operator, cst.AddAssign):
+            self.plain &= not self.factors
+            self._masked(line, ScoreMask(line.value, None, False, None))
+            return True
+        if not isinstance(line.operator, (cst.DivideAssign, cst.MultiplyAssign)):
             return False
-        self.steps.append(self.tree.statement(node))
-        target = node.target
-        return isinstance(target, cst.Name) and self._assigned(first, [*reads, target])
+        self.factors.append((line.value, isinstance(line.operator, cst.DivideAssign)))
+        if self._is_branched(line):
+            self.plain = False
+        else:
+            self.steps.append(self.tree.statement(line))
+        return True
 
     def _guarded(self, last: Binding, first: Binding, reads: list[cst.Name]) -> bool:
         """Read `if mask is not None: scores = scores.masked_fill(…)`."""
