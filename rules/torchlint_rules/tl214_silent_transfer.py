@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import TENSORS, Finding, Fix, Kind, Rule, Script, State, receiver_of
+from torchlint.api import TENSORS, Cause, Finding, Fix, Kind, Rule, Script, receiver_of
 
 _METHODS: Final = {
     "LongTensor": "long",
@@ -19,7 +19,10 @@ _METHODS: Final = {
     "BFloat16Tensor": "bfloat16",
 }
 """Tensor types of the host, with the methods that convert and stay on the device."""
-_ONE_HOT: Final = "torch.nn.functional.one_hot"
+_SIZES: Final = {
+    "one_hot": "waits for the largest class; pass num_classes",
+    "repeat_interleave": "waits for the sum of the repeats; pass output_size if it is known",
+}
 
 
 class SilentTransfer(Rule):
@@ -166,19 +169,9 @@ def _rows_go_back(script: Script, index: cst.Call) -> bool:
 
 def _counts(script: Script) -> Iterator[_Transfer]:
     """Yield the calls that ask the device for the size of their result."""
-    for site in script.calls.of(_ONE_HOT):
-        given = site.given("tensor")
-        if given is not None and site.argument("num_classes").state is State.ABSENT:
-            if _on_device(script, given.value):
-                yield _Transfer(site.node, "waits for the largest class; pass num_classes")
-    for site in script.calls.of_methods("repeat_interleave"):
-        call = site.node
-        counts = site.given("repeats")
-        if counts is None or site.argument("output_size").state is not State.ABSENT:
-            continue
-        if site.has_splat or not _on_device(script, counts.value):
-            continue
-        yield _Transfer(call, "waits for the sum of the repeats; pass output_size if it is known")
+    for sync in script.readings.syncs.of(Cause.SIZED):
+        if sync.word in _SIZES:
+            yield _Transfer(sync.node, _SIZES[sync.word])
 
 
 # -- the scale of a gradient scaler ----------------------------------------------------

@@ -20,7 +20,6 @@ from torchlint.api import (
     receiver_of,
     word_of,
 )
-from torchlint_rules.shared.passwaits import tested_tensors
 
 _ASKS: Final = ("isfinite", "isnan", "isinf")
 _MODULES: Final = ("math", "numpy", "torch")
@@ -110,7 +109,7 @@ def _tested(script: Script, holder: cst.If | cst.Assert) -> tuple[cst.BaseExpres
     """Return the tensor, or the number read of one, that decides whether an error is raised."""
     if isinstance(holder, cst.If) and not _raises(holder):
         return None
-    for tested in tested_tensors(script, holder):
+    for tested in script.readings.syncs.tested(holder):
         return tested, None
     for read in script.readings.within(holder.test):
         if not script.values.placement.on_host(read.tensor):

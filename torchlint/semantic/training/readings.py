@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -84,8 +84,15 @@ class Readings(ValueAnalysis):
 
     def within(self, region: cst.CSTNode) -> Iterator[Reading]:
         """Yield the readings inside a node, of nested ones only the outermost."""
+        return self._among(self.tree.within(region, cst.Call))
+
+    def anywhere(self) -> Iterator[Reading]:
+        """Yield all readings of the file and of what is linked to it."""
+        return self._among(self.tree.all(cst.Call))
+
+    def _among(self, calls: Iterable[cst.Call]) -> Iterator[Reading]:
         last = -1
-        for call in self.tree.within(region, cst.Call):
+        for call in calls:
             if self.tree.order(call) < last:
                 continue
             reading = self.reading(call)
