@@ -13,9 +13,10 @@ _NUMBER: Final = "keep the number on the host too"
 _INDICES: Final = "torch.where(condition, a, b) needs no indices"
 _BEFORE: Final = "count on the device, or do it before training"
 _MASKED: Final = "multiply by the mask, or use torch.where"
+_LATER: Final = "choose on the device with torch.where, or look now and then"
 _WHOLE: Final = "`.{word}()` of the tensor is one operation"
 _CURES: Final = {
-    "test": "choose on the device with torch.where, or look now and then",
+    **dict.fromkeys(("test", "bool", "isnan", "isinf", "isfinite"), _LATER),
     "mask": _MASKED,
     "bounds": "keep lengths on the host too",
     "nonzero": _INDICES,

@@ -109,12 +109,8 @@ def _tested(script: Script, holder: cst.If | cst.Assert) -> tuple[cst.BaseExpres
     """Return the tensor, or the number read of one, that decides whether an error is raised."""
     if isinstance(holder, cst.If) and not _raises(holder):
         return None
-    for tested in script.readings.syncs.tested(holder):
-        return tested, None
-    for read in script.readings.within(holder.test):
-        if not script.values.placement.on_host(read.tensor):
-            return read.node, None
-    return None
+    tested = next(script.readings.syncs.tested(holder.test), None)
+    return None if tested is None else (tested, None)
 
 
 def _raises(holder: cst.If) -> bool:

@@ -56,7 +56,7 @@ _FUNCTIONS: Final = {
     **{f"torch.{word}": cause for word, cause in _OPERATIONS.items()},
     **dict.fromkeys(("math.isnan", "math.isinf", "math.isfinite"), Cause.TESTED),
     **dict.fromkeys(("builtins.any", "builtins.all", "builtins.sorted"), Cause.TESTED),
-    **dict.fromkeys(("builtins.max", "builtins.min"), Cause.TESTED),
+    **dict.fromkeys(("builtins.max", "builtins.min", "builtins.bool"), Cause.TESTED),
     **dict.fromkeys(("builtins.range", "torch.arange", "torch.where"), Cause.SIZED),
     "torch.nn.functional.one_hot": Cause.SIZED,
     "torch.nn.utils.rnn.pack_padded_sequence": Cause.SIZED,
@@ -69,8 +69,10 @@ _TELLING: Final = {
     "repeat_interleave": "output_size",
 }
 """The parameters that tell the size of a result, so that the host need not ask."""
-_COUNTING: Final = frozenset("any all sorted range arange pack_padded_sequence".split())
-"""The functions that usually get lists or numbers."""
+_COUNTING: Final = ("range", "arange", "pack_padded_sequence")
+"""The functions that usually get numbers."""
+_ITERATING: Final = ("any", "all", "sorted")
+"""The functions that usually get lists."""
 _ASKED: Final = {"pack_padded_sequence": "lengths", "repeat_interleave": "repeats"}
 """The parameters whose values are needed, where it is not the first."""
 _DISTRIBUTION: Final = re.compile(r"torch\.distributions\.[A-Z]\w*")
@@ -95,11 +97,23 @@ class HostSyncs(ValueAnalysis):
         """Yield what waits anywhere for one of some causes."""
         return (each for node in self._nodes for each in self._found[node] if each.cause in causes)
 
-    def tested(self, holder: Holder) -> Iterator[cst.BaseExpression]:
+    def tested(self, test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """Yield the parts of a test for which the host must know a tensor of the device."""
-        for part in operands_of(holder.test):
+        for part in operands_of(test):
             if not _compares_text(part) and self._on_device(part):
                 yield part
+            else:
+                yield from (each.node for each in self.readings.within(part))
+
+    def sizes(self, node: cst.CSTNode) -> bool:
+        """Return whether a value tells how large a part or a result of its expression is."""
+        line = self.tree.smallest_statement(node)
+        return any(
+            each.cause is Cause.SIZED
+            for outer in self.tree.ancestors(node)
+            if isinstance(outer, cst.BaseExpression) and self.tree.inside(outer, line)
+            for each in self._found.get(outer, ())
+        )
 
     @cached_property
     def _found(self) -> dict[cst.BaseExpression, list[HostSync]]:
@@ -116,8 +130,12 @@ class HostSyncs(ValueAnalysis):
         """Return whether an expression is a tensor that may be on the device."""
         return self.kinds.kind(node) in TENSORS and not self.values.placement.on_host(node)
 
-    def _counts_on_device(self, node: cst.BaseExpression) -> bool:
-        """Return whether a number certainly is a tensor, not only by convention."""
+    def _counts(self, node: cst.BaseExpression) -> bool:
+        """Return whether a number is read from the device, or is a tensor there."""
+        return any(True for _ in self.readings.within(node)) or self._is_surely_on_device(node)
+
+    def _is_surely_on_device(self, node: cst.BaseExpression) -> bool:
+        """Return whether a value certainly is a tensor, not only by convention."""
         return self._on_device(node) and not any(
             binding.how in (How.PARAMETER, How.UNPACKED)
             for name in self.tree.within(node, cst.Name)
@@ -142,7 +160,7 @@ class HostSyncs(ValueAnalysis):
             *self.tree.all(cst.IfExp),
         ]
         for holder in holders:
-            for part in self.tested(holder):
+            for part in self.tested(holder.test):
                 yield HostSync(part, Cause.TESTED, "test")
 
     # -- subscripts ------------------------------------------------------------------
@@ -170,7 +188,7 @@ class HostSyncs(ValueAnalysis):
         if isinstance(index, cst.Index):
             selects = self.values.dtypes.is_mask(index.value) and self._on_device(index.value)
             return "mask" if selects else ""
-        return "bounds" if any(map(self._counts_on_device, _bounds(index))) else ""
+        return "bounds" if any(map(self._counts, _bounds(index))) else ""
 
     # -- calls ---------------------------------------------------------------------------
 
@@ -211,7 +229,8 @@ class HostSyncs(ValueAnalysis):
             args = [] if given is None or site.has_splat else [given.value]
         elif word not in ("max", "min"):
             args = args[:1] if word != "where" or len(args) == 1 else []
-        asks = self._counts_on_device if word in _COUNTING else self._on_device
+        asks = self._counts if word in _COUNTING else self._on_device
+        asks = self._is_surely_on_device if word in _ITERATING else asks
         return any(receiver_of(each, "values") is None and asks(each) for each in args)
 
 

@@ -68,8 +68,9 @@ _LEAVES: Final = re.compile(r"numpy|\bnp\.|item\(|float\(|int\(|cpu\(|tolist\(")
 _SINKS: Final = frozenset(
     "print log log_dict log_metric log_metrics log_scalar info debug warning error critical "
     "write add_scalar add_scalars add_histogram set_postfix set_postfix_str set_description "
-    "set_description_str progress_bar format isnan isinf isfinite report scalar_summary".split()
+    "set_description_str progress_bar format report scalar_summary".split()
 )
+_USES: Final = _SINKS | {"isnan", "isinf", "isfinite"}
 
 
 class Readings(ValueAnalysis):
@@ -106,7 +107,7 @@ class Readings(ValueAnalysis):
         form, cast, inner = self._outermost(call)
         if form is None:
             return None
-        copied = form is not Form.ARRAY or bool(cast)
+        copied = form is not Form.ARRAY or bool(call.args)
         shown = False
         while True:
             if isinstance(inner, cst.Attribute) and inner.attr.value == "data":
@@ -218,9 +219,13 @@ class Readings(ValueAnalysis):
         if node.func.attr.value == "to":
             if len(node.args) != 1 or not self.values.placement.on_host(node):
                 return nothing
-        elif node.args:
+        elif node.args and not (form is Form.ARRAY and self._is_forced(node)):
             return nothing
         return form, "", node.func.value
+
+    def _is_forced(self, call: cst.Call) -> bool:
+        """Return whether a call of `numpy` copies to the host: `t.numpy(force=True)`."""
+        return self.values.argument(call, "force", 0).equals(True)
 
     def _copying_lambda(self, call: cst.Call) -> Form | None:
         """Return the form of what a call of `lambda x: x.detach().cpu().numpy()` copies."""
@@ -421,7 +426,7 @@ class Readings(ValueAnalysis):
             if isinstance(outer, cst.FormattedStringExpression) or self._is_text(outer):
                 return not self._set_aside(place, loop, besides)
             if isinstance(outer, cst.Call):
-                if word_of(outer) in _SINKS and child is not outer.func:
+                if word_of(outer) in _USES and child is not outer.func:
                     return True
                 if self.reading(outer) is not None and not self._set_aside(outer, loop, besides):
                     return True

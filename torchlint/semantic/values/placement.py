@@ -70,6 +70,7 @@ class Placement(ValueAnalysis):
             and asked.value.value == node.value
             and self.scopes.reaching(asked.value) == self.scopes.reaching(node)
             and not any(type(o) in _CHOOSING for o in self.functions.tree.ancestors(asked))
+            and not getattr(self.functions.tree.parent(asked), "args", ())
             for asked in self.functions.attributes("numpy")
         )
 
