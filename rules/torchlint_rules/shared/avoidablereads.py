@@ -8,7 +8,6 @@ import libcst as cst
 
 from torchlint.api import Role, Script
 from torchlint_rules.shared.hookreads import hook_waits
-from torchlint_rules.shared.occasionalreads import occasional_reads
 from torchlint_rules.shared.stepreads import kept_in_steps
 
 _RECORDS: Final = frozenset("log logs logger logging writer tracker print wandb".split())
@@ -48,7 +47,6 @@ def _unneeded(script: Script) -> set[int]:
     roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
     waits = [wait for loop in script.loops.of(*roles) for wait in script.readings.waits.of(loop)]
     kept = [each for _, found in script.once(kept_in_steps) for each in found]
-    early = [each for role in roles for each in occasional_reads(script, role)]
     found = [wait.reading for wait in waits] + [each.reading for each in kept]
-    nodes = [each.node for each in found] + [each.node for each in early]
-    return {*map(id, nodes), *(id(each.node) for each in script.once(hook_waits))}
+    hooked = script.once(hook_waits)
+    return {*(id(each.node) for each in found), *(id(each.node) for each in hooked)}
