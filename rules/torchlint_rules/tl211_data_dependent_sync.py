@@ -48,7 +48,7 @@ class DataDependentSync(Rule):
             yield from without_breaks(script, self._waits(script))
 
     def _waits(self, script: Script) -> Iterator[Finding]:
-        guards = [each.holder.test for each in step_guards(script)]
+        guards = [part for each in step_guards(script) for part in (each.holder.test, each.asked)]
         for sync in script.readings.syncs.of(Cause.TESTED, Cause.SIZED, Cause.CHECKED):
             place = sync.node
             if sync.word not in _CURES or any(script.tree.inside(place, each) for each in guards):

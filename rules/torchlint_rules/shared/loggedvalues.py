@@ -70,11 +70,9 @@ def _waited_for(
             if script.kind(name) in TENSORS:
                 if not script.values.placement.on_host(name):
                     return Shown(name.value, name)
-            elif (
-                loop is not None and (read := _was_read(script, name, loop, depth - 1)) is not None
-            ):
+            elif loop is not None and (read := _was_read(script, name, loop, depth - 1)):
                 return Shown(_text(script, name), read)
-        if loop is not None and (grown := _grown(script, name, loop, depth - 1)) is not None:
+        if loop is not None and (grown := _grown(script, name, loop, depth - 1)):
             return grown
     return None
 

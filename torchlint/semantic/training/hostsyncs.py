@@ -86,6 +86,7 @@ class HostSyncs(ValueAnalysis):
     def __init__(self, values: ValueFacts, calls: Calls, readings: Readings) -> None:
         super().__init__(values)
         self.calls = calls
+        self.on_device = values.placement.may_be_on_device
         self.readings = readings
 
     def within(self, region: cst.CSTNode) -> Iterator[HostSync]:
@@ -100,10 +101,12 @@ class HostSyncs(ValueAnalysis):
     def tested(self, test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """Yield the parts of a test for which the host must know a tensor of the device."""
         for part in operands_of(test):
-            if not _compares_text(part) and self._on_device(part):
+            if not _compares_text(part) and self.on_device(part):
                 yield part
             else:
-                yield from (each.node for each in self.readings.within(part))
+                held = self.readings.held_by(part)
+                found = self.readings.within(part) if held is None else (held,)
+                yield from (each.node for each in found)
 
     def sizes(self, node: cst.CSTNode) -> bool:
         """Return whether a value tells how large a part or a result of its expression is."""
@@ -126,17 +129,13 @@ class HostSyncs(ValueAnalysis):
     def _nodes(self) -> Sequence[cst.BaseExpression]:
         return sorted(self._found, key=self.tree.order)
 
-    def _on_device(self, node: cst.BaseExpression) -> bool:
-        """Return whether an expression is a tensor that may be on the device."""
-        return self.kinds.kind(node) in TENSORS and not self.values.placement.on_host(node)
-
     def _counts(self, node: cst.BaseExpression) -> bool:
         """Return whether a number is read from the device, or is a tensor there."""
         return any(True for _ in self.readings.within(node)) or self._is_surely_on_device(node)
 
     def _is_surely_on_device(self, node: cst.BaseExpression) -> bool:
         """Return whether a value certainly is a tensor, not only by convention."""
-        return self._on_device(node) and not any(
+        return self.on_device(node) and not any(
             binding.how in (How.PARAMETER, How.UNPACKED)
             for name in self.tree.within(node, cst.Name)
             for binding in self.scopes.reaching(name)
@@ -159,9 +158,10 @@ class HostSyncs(ValueAnalysis):
             *self.tree.all(cst.Assert),
             *self.tree.all(cst.IfExp),
         ]
-        for holder in holders:
-            for part in self.tested(holder.test):
-                yield HostSync(part, Cause.TESTED, "test")
+        tests = [each.test for each in holders]
+        tests += (each.left for each in self.tree.all(cst.BooleanOperation))
+        parts = dict.fromkeys(part for test in tests for part in self.tested(test))
+        yield from (HostSync(part, Cause.TESTED, "test") for part in parts)
 
     # -- subscripts ------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class HostSyncs(ValueAnalysis):
     def _selects(self, index: cst.BaseSlice) -> str:
         """Return how an index depends on values of the device, "" if it does not."""
         if isinstance(index, cst.Index):
-            selects = self.values.dtypes.is_mask(index.value) and self._on_device(index.value)
+            selects = self.values.dtypes.is_mask(index.value) and self.on_device(index.value)
             return "mask" if selects else ""
         return "bounds" if any(map(self._counts, _bounds(index))) else ""
 
@@ -209,7 +209,7 @@ class HostSyncs(ValueAnalysis):
         """Return whether a method of a tensor asks the device."""
         if site.method in _ASKED:
             return self._waits(site, site.method)
-        return not self._is_told(site, site.method) and self._on_device(site.receiver)
+        return not self._is_told(site, site.method) and self.on_device(site.receiver)
 
     def _is_told(self, site: CallSite, word: str) -> bool:
         """Return whether a call may say how large its result is."""
@@ -229,7 +229,7 @@ class HostSyncs(ValueAnalysis):
             args = [] if given is None or site.has_splat else [given.value]
         elif word not in ("max", "min"):
             args = args[:1] if word != "where" or len(args) == 1 else []
-        asks = self._counts if word in _COUNTING else self._on_device
+        asks = self._counts if word in _COUNTING else self.on_device
         asks = self._is_surely_on_device if word in _ITERATING else asks
         return any(receiver_of(each, "values") is None and asks(each) for each in args)
 

@@ -129,6 +129,11 @@ class Readings(ValueAnalysis):
             return None
         return Reading(call, inner, form, cast)
 
+    def held_by(self, node: cst.BaseExpression) -> Reading | None:
+        """Return the reading that is all that a name holds."""
+        value = self.scopes.only(node).assigned
+        return self.reading(value) if isinstance(value, cst.Call) else None
+
     def _is_tensor(self, node: cst.BaseExpression) -> bool:
         return self.kinds.kind(node) in (Kind.TENSOR, Kind.LOSS)
 
