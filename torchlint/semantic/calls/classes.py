@@ -52,6 +52,8 @@ class Classes(Part):
     @memoized(())
     def run(self, node: cst.CSTNode) -> tuple[cst.FunctionDef, ...]:
         """Return the methods that calling a value may run, as an object or as a chain of them."""
+        if not self._instances.may_be(node):
+            return ()
         owners = dict.fromkeys(each for value in self._chained(node) for each in self.of(value))
         found = (
             self.functions.method(owner, "forward") or self.functions.method(owner, "__call__")
