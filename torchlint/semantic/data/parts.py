@@ -60,7 +60,8 @@ class Parts(ValueAnalysis):
         if isinstance(node, cst.Call):
             return self._of_call(node, steps, depth - 1)
         if isinstance(node, cst.Attribute):
-            bound = self.functions.attribute(node)
+            known = self.functions.attribute(node)
+            bound = [each for each in known if not self.tree.inside(node, each.node)]
             if bound:
                 return self._of_bindings(bound, steps, depth - 1)
             within = steps if node.attr.value in _SAME else (f".{node.attr.value}", *steps)
@@ -192,14 +193,14 @@ class Parts(ValueAnalysis):
                 return self._follow(node.value, (str(first.value.evaluated_value), *steps), depth)
             if isinstance(first.value, cst.Integer):
                 return self._follow(node.value, (int(first.value.value, 0), *steps), depth)
-            if isinstance(first.value, cst.Name) and self._is_key(first.value, node.value):
+            if self._is_key(first.value, node.value):
                 return self._follow(node.value, (None, *steps), depth)
         if all(self._keeps_storage(index) for index in indices):
             return self._follow(node.value, steps, depth)
         return None
 
-    def _is_key(self, index: cst.Name, container: cst.BaseExpression) -> bool:
-        """Return whether a name is a key of a container: a string, or a loop target over it."""
+    def _is_key(self, index: cst.BaseExpression, container: cst.BaseExpression) -> bool:
+        """Return whether an index is a key of a container: a string, or a loop target over it."""
         if self.kinds.kind(index) is Kind.STRING:
             return True
         path = dotted(container)
