@@ -29,9 +29,6 @@ _AFRESH: Final = frozenset(
     "reset_parameters load_state_dict apply reset init_weights deepcopy reinit initialize".split()
 )
 _MOVES: Final = frozenset("to cuda cpu double float half xpu".split())
-_COLLECTING: Final = frozenset({
-    "builtins.list", "builtins.tuple", "builtins.filter", "itertools.chain", "builtins.set",
-})  # fmt: skip
 
 
 class Rebuilt(NamedTuple):
@@ -169,11 +166,6 @@ def _stays(
         if owner is not None:
             return _keeps_parts(script, owner, loop) and (
                 script.loops.invariances.of(owner, loop.node, runs) is Invariance.INVARIANT
-            )
-        if script.name(value.func) in _COLLECTING:
-            return all(
-                isinstance(arg.value, cst.Lambda) or _stays(script, arg.value, loop, runs)
-                for arg in value.args
             )
     if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
         return _stays(script, value.for_in.iter, loop, runs)
