@@ -23,6 +23,7 @@ from torchlint.semantic.scope.libraries import (
     takes_transform,
 )
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
@@ -66,15 +67,34 @@ class UnseenSearch(ValueAnalysis):
             return self._value(value)
         owner = self.functions.definition(value.func)
         if isinstance(owner, cst.ClassDef):
-            bases = self.functions.bases(owner)
-            inherits = any(name.startswith(DATA_PACKAGES) for name in bases)
-            return self._class_items(owner) or (value if inherits else None)
+            return self._class_items(owner) or self._inherited_items(owner, value)
         name = self.names.name(value.func) or ""
         if name.startswith("torch.utils.data."):
             return _first(map(self._part, value.args))
         if name.startswith(DATA_PACKAGES):
             return self._transforms(value, name) or self._assigned_transform(None)
         return self._value(value)
+
+    def _inherited_items(self, owner: cst.ClassDef, made: cst.Call) -> cst.CSTNode | None:
+        """Return the first unseen transform of a class of this file on a library dataset."""
+        bases = [name for name in self.functions.bases(owner) if name.startswith(DATA_PACKAGES)]
+        if not bases:
+            return None
+        start = self.functions.method(owner, "__init__")
+        calls = [made] if start is None else self._calls_of_base(start)
+        return (
+            _first(self._transforms(call, bases[0]) for call in calls)
+            or self._assigned_transform(owner)
+            or self._assigned_transform(None)
+        )
+
+    def _calls_of_base(self, start: cst.FunctionDef) -> list[cst.Call]:
+        """Return the calls `super().__init__(...)` of an `__init__`."""
+        return [
+            call
+            for call in self.functions.own(start.body, cst.Call)
+            if method_of(call) == "__init__"
+        ]
 
     def _assigned_transform(self, owner: cst.ClassDef | None) -> cst.CSTNode | None:
         """Return an unseen transform that a class sets on itself, or code on any other object."""
