@@ -140,6 +140,7 @@ class ItemWork(ValueAnalysis):
             not self.scopes.reads(first)
             and self.tree.parent(line) is body.body
             and list(self.tree.among(mentions, line)) == [first]
+            and any(map(self.scopes.reads, mentions))
             and all(self.tree.inside(each, body) or self._begins(each) for each in mentions)
         )
 
