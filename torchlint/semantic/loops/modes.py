@@ -15,6 +15,7 @@ from torchlint.caching import cached_method
 from torchlint.semantic.calls.instances import SAME
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.scope.libraries import INSTANTIATES
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo, memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
@@ -337,6 +338,10 @@ class Modes(LoopAnalysis):
             return False
         return method_of(value) not in SAME
 
+    def is_configured(self, network: cst.BaseExpression) -> bool:
+        """Return whether a configuration says which class a network is made of."""
+        return any(self.names.name(call.func) in INSTANTIATES for call in self._calls(network))
+
     def is_switched_to_eval(self, network: cst.BaseExpression) -> bool:
         """Return whether any code of the file may put this network into evaluation mode."""
         for call in self.tree.all(cst.Call):
@@ -382,8 +387,8 @@ class Modes(LoopAnalysis):
         if function is None:
             return Mode.TRAIN
         callers = self.functions.callers(function)
-        if not callers and (
-            self.functions.called_unseen(function) or self._is_ruled_by_base(function, network)
+        if self._is_ruled_by_base(function, network) or (
+            not callers and self.functions.called_unseen(function)
         ):
             return Mode.UNKNOWN
         if not callers or not depth:
