@@ -13,6 +13,7 @@ from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.values.options import Options
 
 _STEPPING: Final = frozenset("update_grad need_update".split())
 """Keywords that make a helper step the optimizer after the backward pass."""
@@ -49,6 +50,18 @@ class GradientAccumulations(LoopAnalysis):
     def __init__(self, loops: Loops, step_functions: StepFunctions) -> None:
         super().__init__(loops)
         self.step_functions = step_functions
+        self.options = Options(self.values)
+
+    def is_off(self, test: cst.BaseExpression | None) -> bool:
+        """Return whether an option of one pass by default makes a test true in every pass."""
+        if test is None:
+            return False
+        found = (
+            self.options.of(each.right)
+            for each in self.tree.within(test, cst.BinaryOperation)
+            if isinstance(each.operator, cst.Modulo)
+        )
+        return any(option is not None and option.default == 1 for option in found)
 
     def of_functions(self) -> Iterator[Window]:
         """Yield every function of one pass that steps once in several calls."""
