@@ -140,8 +140,8 @@ class Parts(ValueAnalysis):
         owner = self.tree.parent(parameters)
         if isinstance(owner, cst.Lambda) and isinstance(parameters, cst.Parameters):
             return self._of_mapped(owner, parameters.params.index(node), steps, depth)
-        if node.star == "*" and isinstance(owner, cst.FunctionDef):
-            return self._of_rest(owner, steps, depth)
+        if node.star == "*":
+            return None
         given = self.functions.given(node)
         if not given and isinstance(owner, cst.FunctionDef) and node.name.value != "self":
             return self._of_all_loaders(owner, node, steps)
@@ -171,19 +171,6 @@ class Parts(ValueAnalysis):
         elif len(others) != 1 or _MAPPERS.isdisjoint(words(word_of(call))):
             return None
         return self._follow(others[position], (None, *steps), depth)
-
-    def _of_rest(self, function: cst.FunctionDef, steps: Steps, depth: int) -> list[Part] | None:
-        """Follow `*tensors` to the arguments of the calls."""
-        calls = self.functions.callers(function)
-        named = len(function.params.params)
-        if not calls or steps[:1] != (None,) or self.scopes.class_of(function) is not None:
-            return None
-        rest = [arg for call in calls for arg in call.args[named:]]
-        if any(arg.keyword is not None for arg in rest):
-            return None
-        starred = (steps if arg.star == "*" else steps[1:] for arg in rest)
-        found = (self._follow(a.value, s, depth) for a, s in zip(rest, starred, strict=True))
-        return _joined(found) if rest else []
 
     def _of_item(self, node: cst.Subscript, steps: Steps, depth: int) -> list[Part] | None:
         indices = [element.slice for element in node.slice]

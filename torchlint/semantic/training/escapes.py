@@ -102,15 +102,13 @@ class Escapes(LoopAnalysis):
 
     def is_cut_off(self, call: cst.Call) -> bool:
         """Return whether the graph of a call ends in its expression (`net(x).argmax(1) == y`)."""
-        child: cst.CSTNode = call
-        for outer in self.tree.ancestors(call):
+        for child, outer in self.tree.outward(call):
             if isinstance(outer, cst.BaseStatement):
                 return False
             if isinstance(outer, cst.Comparison):
                 return True
             if isinstance(outer, cst.Call) and child is not call and self._cuts(outer):
                 return True
-            child = outer
         return False
 
     def _runs(self, call: cst.Call) -> bool:
