@@ -13,6 +13,7 @@ from torchlint.api import (
     FlaggedEvaluation,
     Grad,
     GraphUse,
+    Impact,
     Kind,
     Rule,
     Script,
@@ -22,7 +23,7 @@ from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, without_graph
 from torchlint_rules.shared.wording import quoted
 from torchlint_rules.tl601_evaluation_with_gradients.generations import generations
 from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspections, metrics
-from torchlint_rules.tl601_evaluation_with_gradients.predictions import predictions
+from torchlint_rules.tl601_evaluation_with_gradients.predictions import actions, predictions
 
 _OTHERS: Final = "what it computes beside the network no longer records a graph either"
 
@@ -70,6 +71,8 @@ class EvaluationWithGradients(Rule):
             yield self._aside(script, call, "a look at its output only")
         for function, call in predictions(script, covered):
             yield from self._prediction(script, function, call)
+        for call in actions(script, covered):
+            yield self._aside(script, call, "an action only", "medium")
 
     def _by_flag(self, script: Script, found: FlaggedEvaluation) -> Finding:
         asked = script.code(found.test)
@@ -120,13 +123,15 @@ class EvaluationWithGradients(Rule):
         fix = without_graph(script, "Decorate with `torch.no_grad()`", function, _OTHERS)
         yield Finding(self.code, script.span(call), message, fix, impact="medium")
 
-    def _aside(self, script: Script, call: cst.Call, purpose: str) -> Finding:
+    def _aside(
+        self, script: Script, call: cst.Call, purpose: str, impact: Impact | None = None
+    ) -> Finding:
         message = (
             f"`{script.code(call)}` is run for {purpose}, yet records a graph: put it "
             "under `torch.no_grad()`"
         )
         fix = without_graph(script, "Run it without gradients", script.tree.statement(call))
-        return Finding(self.code, script.span(call), message, fix)
+        return Finding(self.code, script.span(call), message, fix, impact=impact)
 
 
 def _learns(script: Script, network: cst.BaseExpression) -> bool:

@@ -190,15 +190,13 @@ class GradientAccumulations(LoopAnalysis):
     def _closing(self, step: cst.Call, around: _Pass) -> cst.If | None:
         """Return the outermost `if` of a pass that lets a step run once in several passes."""
         found: cst.If | None = None
-        child: cst.CSTNode = step
-        for outer in self.tree.ancestors(step):
+        for child, outer in self.tree.outward(step):
             if outer is around:
                 return found
             if isinstance(outer, _LOOPS):
                 return None
             if isinstance(outer, cst.If) and child is outer.body and self._counts(outer.test):
                 found = outer
-            child = outer
         return None
 
     def _counts(self, test: cst.BaseExpression) -> bool:
@@ -245,11 +243,8 @@ class GradientAccumulations(LoopAnalysis):
 
     def _guarded(self, node: cst.CSTNode, around: _Pass) -> bool:
         """Return whether an `if` that counts passes encloses a node within a pass."""
-        child = node
-        for outer in self.tree.ancestors(node):
-            if outer is around:
-                return False
-            if isinstance(outer, cst.If) and child is outer.body and self._counts(outer.test):
-                return True
-            child = outer
-        return False
+        return any(
+            self._counts(test)
+            for test in self.tree.tests_around(node)
+            if self.tree.inside(test, around)
+        )

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.calls.instances import PREPARING, SAME
+from torchlint.semantic.calls.instances import SAME
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.libraries import INSTANTIATES
@@ -331,12 +331,7 @@ class Modes(LoopAnalysis):
     def _binds_own(self, binding: Binding) -> bool:
         if binding.how is How.PARAMETER:
             return True
-        value = binding.value
-        if binding.how is not How.UNPACKED or not isinstance(value, cst.Call):
-            return binding.how is How.ASSIGN and self._is_new(value)
-        prepares = method_of(value) in PREPARING
-        at = binding.path[0]
-        return prepares and at < len(value.args) and self._is_own(value.args[at].value)
+        return binding.how is How.ASSIGN and self._is_new(binding.value)
 
     def _is_new(self, value: cst.BaseExpression | None) -> bool:
         if not isinstance(value, cst.Call) or self.names.name(value.func) in _WRAPPERS:
