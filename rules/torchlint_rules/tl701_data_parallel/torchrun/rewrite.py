@@ -13,11 +13,8 @@ from torchlint_rules.tl701_data_parallel.torchrun.edits import Writer, merged
 from torchlint_rules.tl701_data_parallel.torchrun.frame import Frame
 from torchlint_rules.tl701_data_parallel.torchrun.output import guarded, muted_bars
 from torchlint_rules.tl701_data_parallel.torchrun.saved import refuse_stored_wrappers
-from torchlint_rules.tl701_data_parallel.torchrun.shape import (
-    DATA_PARALLEL,
-    ObstacleError,
-    shape_of,
-)
+from torchlint_rules.tl701_data_parallel.torchrun.shape import shape_of
+from torchlint_rules.tl701_data_parallel.torchrun.wrap import DATA_PARALLEL, ObstacleError
 
 _OWN_NAMES: Final = frozenset("DISTRIBUTED RANK LOCAL_RANK WORLD_SIZE on_gpu".split())
 _ATOMS: Final = (cst.Name, cst.Attribute, cst.Integer, cst.Call, cst.Subscript)
