@@ -311,7 +311,7 @@ class DeferredSum:
         if clone and written(script, held(script, reading.tensor, loop), loop):
             suffix += ".clone()"
         loose = bool(reading.cast) and script.tree.breaks_lines(reading.tensor)
-        bare = loose or (_needs_parentheses(reading.tensor) and bool(suffix))
+        bare = loose or (bool(suffix) and not script.tree.is_closed(reading.tensor))
         return (
             Edit(Span(whole.start, inner.start), "(" if bare else ""),
             Edit(Span(inner.end, whole.end), (")" if bare else "") + suffix),
@@ -348,11 +348,6 @@ def _joined(parts: list[Edits | None]) -> Edits | None:
             return None
         found += [edit for edit in part if edit.text or edit.span.start != edit.span.end]
     return tuple(found)
-
-
-def _needs_parentheses(node: cst.BaseExpression) -> bool:
-    atoms = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
-    return not isinstance(node, atoms) and not node.lpar
 
 
 def _has_own_line(script: Script, node: cst.CSTNode) -> bool:
