@@ -436,7 +436,9 @@ class Functions:
         if not called:
             return False
         line = [function, *self.tree.ancestors(function)]
-        named = [each for each in line if isinstance(each, cst.FunctionDef | cst.ClassDef)]
+        named = [
+            each for each in line if type(each) is cst.FunctionDef or type(each) is cst.ClassDef
+        ]
         return Symbol(self.tree.path_of(function), named[-1].name.value) in called
 
     def escapes(self, function: cst.FunctionDef) -> bool:
@@ -594,4 +596,4 @@ def _bases(owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
     """Yield the bases that a class names, both of `Base if TYPE_CHECKING else object`."""
     for base in owner.bases:
         chosen = base.value
-        yield from (chosen.body, chosen.orelse) if isinstance(chosen, cst.IfExp) else (chosen,)
+        yield from (chosen.body, chosen.orelse) if type(chosen) is cst.IfExp else (chosen,)

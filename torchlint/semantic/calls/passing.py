@@ -103,14 +103,14 @@ class Passing(Part):
     def _bound_first(self, call: cst.Call, function: cst.FunctionDef) -> int:
         """Return how many leading parameters a call binds implicitly (`self`)."""
         owner = self.scopes.scope(function).node
-        if not isinstance(owner, cst.ClassDef):
+        if type(owner) is not cst.ClassDef:
             return 0
         if _STATIC in self.names.marks(function):
             return 0
         method = function.name.value
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value == method:
+        if type(call.func) is cst.Attribute and call.func.attr.value == method:
             named = self.functions.definition(call.func.value)
-            return 0 if isinstance(named, cst.ClassDef) else 1
+            return 0 if type(named) is cst.ClassDef else 1
         return 1
 
     # -- the first parameters of methods -----------------------------------------------
