@@ -430,15 +430,14 @@ class Functions:
         called = (call.func for call in self.tree.all(cst.Call))
         return AnswerIndex(self._instances, filter(self._holding.may_be, called))
 
+    @cached_method
     def called_unseen(self, function: Definition) -> bool:
         """Return whether code of the project that is not in view may call a function."""
         called = self.tree.view.called_unseen
         if not called:
             return False
         line = [function, *self.tree.ancestors(function)]
-        named = [
-            each for each in line if type(each) is cst.FunctionDef or type(each) is cst.ClassDef
-        ]
+        named = [each for each in line if isinstance(each, (cst.FunctionDef, cst.ClassDef))]
         return Symbol(self.tree.path_of(function), named[-1].name.value) in called
 
     def escapes(self, function: cst.FunctionDef) -> bool:
