@@ -171,16 +171,11 @@ def _is_own(script: Script, call: cst.Call, root: cst.BaseExpression) -> bool:
     loops = [loop.node for loop in script.loops.around(call)]
     if any(not script.tree.inside(b.node, loop) for b in bindings for loop in loops[:1]):
         return False
-    uses = [
-        use
-        for use in script.tree.within(home, cst.Name)
-        if use.value == root.value
-        and use is not root
+    return not any(
+        use is not root
         and script.scopes.stored(use) is None
         and any(binding in bindings for binding in script.scopes.reaching(use))
-    ]
-    return all(_only_reads(script, use) for use in uses) and all(
-        script.tree.order(use) < script.tree.order(call) for use in uses
+        for use in script.tree.among(script.tree.spelled(root.value), home)
     )
 
 
@@ -202,42 +197,21 @@ def _is_new(script: Script, binding: Binding) -> bool:
     return all(script.answer(_is_new, each, False) for each in script.scopes.reaching(root))
 
 
-def _only_reads(script: Script, use: cst.Name) -> bool:
-    """Return whether a use of an array neither stores nor passes on its memory."""
-    holder = script.tree.parent(use)
-    if isinstance(holder, (cst.Attribute, cst.Subscript, cst.BinaryOperation, cst.Comparison)):
-        return True
-    outer = script.tree.taker(use)
-    name = script.name(outer.func) if isinstance(outer, cst.Call) else None
-    return (name or "").startswith(("numpy.", "cv2.", "builtins.len", "builtins.print"))
-
-
 def _is_written(script: Script, root: cst.BaseExpression, call: cst.Call) -> bool:
     """Return whether an array is modified while the tensor may still be used."""
     path = script.code(root)
     own = isinstance(root, cst.Name)
     home = script.scopes.function(call)
-    changes: list[cst.AssignTarget | cst.AugAssign] = [
-        *script.tree.all(cst.AssignTarget),
-        *script.tree.all(cst.AugAssign),
+    writes: list[tuple[cst.CSTNode, cst.BaseExpression]] = [
+        (each.node, each.target)
+        for module in script.tree.modules
+        for each in script.values.writes.within(module)
     ]
-    for node in changes:
-        target = node.target
-        subscripted = isinstance(target, cst.Subscript)
-        if not subscripted and isinstance(node, cst.AssignTarget):
-            continue
-        if script.code(_root(target)) == path and _matters(script, node, call, own, home):
-            return True
-    for other in script.tree.all(cst.Call):
-        owner = receiver_of(other)
-        if owner is None:
-            continue
-        filled = method_of(other) in _WRITING and script.code(owner) == path
-        out = any(a.keyword and a.keyword.value == "out" and script.code(a.value) == path
-                  for a in other.args)  # fmt: skip
-        if (filled or out) and _matters(script, other, call, own, home):
-            return True
-    return False
+    writes += [(site.node, site.receiver) for site in script.calls.of_methods(*_WRITING)]
+    return any(
+        script.code(_root(target)) == path and _matters(script, node, call, own, home)
+        for node, target in writes
+    )
 
 
 def _matters(

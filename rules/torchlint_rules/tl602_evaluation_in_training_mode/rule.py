@@ -20,8 +20,8 @@ from torchlint.api import (
     Rule,
     Script,
     Span,
-    root_of,
 )
+from torchlint_rules.shared.wording import quoted
 from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
 
 DELIBERATE: Final = frozenset(
@@ -39,9 +39,9 @@ class EvaluationInTrainingMode(Rule):
             names = [script.code(network) for network in networks]
             told = all(script.modules.modes.depends_on_mode(network) for network in networks)
             message = (
-                f"{_listed(names)} {'is' if len(names) == 1 else 'are'} evaluated in training "
+                f"{quoted(names)} {'is' if len(names) == 1 else 'are'} evaluated in training "
                 f"mode: {'' if told else 'any '}dropout and batch norm make the score depend on "
-                f"chance; call {_listed([f'{name}.eval()' for name in names])} first"
+                f"chance; call {quoted([f'{name}.eval()' for name in names])} first"
             )
             edits = _fix(script, evaluations, names)
             fix = Fix.unsafe("Switch to evaluation mode", edits, because=BECAUSE) if edits else None
@@ -56,14 +56,14 @@ class EvaluationInTrainingMode(Rule):
             if id(each.loop.node) in seen or not (names := _never_in_eval(script, each)):
                 continue
             seen.add(id(each.loop.node))
-            cures = _listed([f"{name}.eval()" for name in names])
+            cures = quoted([f"{name}.eval()" for name in names])
             message = (
-                f"{_listed(names)} {'is' if len(names) == 1 else 'are'} evaluated in training "
+                f"{quoted(names)} {'is' if len(names) == 1 else 'are'} evaluated in training "
                 f"mode where `{script.code(each.test)}` is false: dropout and batch norm make the "
                 f"score depend on chance; call {cures} there"
             )
             place = each.place
-            span = _head(script, place) if isinstance(place, (cst.For, cst.While)) else None
+            span = script.tree.header(place) if isinstance(place, (cst.For, cst.While)) else None
             yield Finding(self.code, span or script.span(place), message)
 
     def _predicting(self, script: Script) -> Iterator[Finding]:
@@ -91,7 +91,6 @@ def _in_training(script: Script) -> Iterator[tuple[list[Evaluation], list[cst.Ba
             network
             for network in _networks(script, evaluation)
             if script.code(network) != "self"  # whoever calls the method sets the mode
-            and not _is_one_of_several_given(script, evaluation, network)
             and _is_measured_in_training(script, evaluation, network)
         ]
         if not networks or _only_repeats(script, evaluation):
@@ -106,25 +105,6 @@ def _in_training(script: Script) -> Iterator[tuple[list[Evaluation], list[cst.Ba
     yield from found.values()
 
 
-def _is_one_of_several_given(
-    script: Script, evaluation: Evaluation, network: cst.BaseExpression
-) -> bool:
-    """Return whether a loop goes through networks that a function gets from code out of view."""
-    function = evaluation.function
-    if function is None or script.functions.callers(function):
-        return False
-    root = root_of(network)
-    return isinstance(root, cst.Name) and any(
-        any(name.value == root.value for name in script.tree.within(loop.target, cst.Name))
-        and any(
-            isinstance(binding.node, cst.Param)
-            for name in script.tree.within(loop.iter, cst.Name)
-            for binding in script.scopes.reaching(name)
-        )
-        for loop in script.functions.own(function, cst.For)
-    )
-
-
 def _only_repeats(script: Script, evaluation: Evaluation) -> bool:
     """Return whether a loop only runs networks in functions that are evaluations themselves."""
     own = {id(each.function) for each in script.evaluations.all if each.function is not None}
@@ -132,22 +112,12 @@ def _only_repeats(script: Script, evaluation: Evaluation) -> bool:
     return all(home is not evaluation.function and id(home) in own for home in homes)
 
 
-def _listed(names: list[str]) -> str:
-    return " and ".join(f"`{name}`" for name in names)
-
-
 def _place(script: Script, evaluation: Evaluation) -> Span:
     """Return the header of the loop, or the first forward call of a function without one."""
     node = evaluation.node
     if isinstance(node, cst.FunctionDef):
         return script.span(evaluation.forwards[0].call)
-    return _head(script, node)
-
-
-def _head(script: Script, loop: cst.For | cst.While) -> Span:
-    """Return the header of a loop."""
-    head = loop.iter if isinstance(loop, cst.For) else loop.test
-    return Span(script.span(loop).start, script.span(head).end)
+    return script.tree.header(node)
 
 
 def _never_in_eval(script: Script, evaluation: FlaggedEvaluation) -> list[str]:
@@ -187,21 +157,29 @@ def _networks(script: Script, evaluation: Evaluation) -> list[cst.BaseExpression
 def _is_measured_in_training(
     script: Script, evaluation: Evaluation, network: cst.BaseExpression
 ) -> bool:
-    place = _first(evaluation)
-    mode = script.modules.modes.mode(place, network)
-    if mode not in (Mode.TRAIN, Mode.HIDDEN):
+    place, modes = _first(evaluation), script.modules.modes
+    mode, heeds = modes.mode(place, network), modes.depends_on_mode(network)
+    if mode not in (Mode.TRAIN, Mode.HIDDEN) or heeds is False:
         return False
-    heeds = script.modules.modes.depends_on_mode(network)
-    if heeds is False:
+    if mode is Mode.HIDDEN and not _is_trained_here(script, network):
+        return False  # who passes the network sets its mode
+    if heeds is None and modes.is_configured(network):
         return False
-    if mode is Mode.HIDDEN or heeds is None:
-        if script.modules.modes.is_switched_to_eval(network):
-            return False
-    if any(switch.mode is Mode.EVAL for switch in script.modules.modes.switches(evaluation.body)):
+    if (mode is Mode.HIDDEN or heeds is None) and modes.is_switched_to_eval(network):
+        return False
+    if any(switch.mode is Mode.EVAL for switch in modes.switches(evaluation.body)):
         return False
     if _is_set_in_parts(script, place, network):
         return False
     return _only_scores(evaluation) or not _is_meant(script, place, network)
+
+
+def _is_trained_here(script: Script, network: cst.BaseExpression) -> bool:
+    """Return whether a step in view runs a network."""
+    run = (
+        script.loops.module_call(call) for step in script.loops.steps.all for call in step.forwards
+    )
+    return any(each is not None and script.modules.same(each, network) for each in run)
 
 
 def _only_scores(evaluation: Evaluation) -> bool:

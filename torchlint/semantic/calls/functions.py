@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.aliases import Aliases
 from torchlint.semantic.calls.annotations import acts, named_types
+from torchlint.semantic.calls.classes import Classes
 from torchlint.semantic.calls.hyperparameters import kept_parameters
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
 from torchlint.semantic.calls.overriding import Overriding
@@ -56,6 +57,9 @@ class Functions:
         self.passed = self._passing.passed
         """Return the expression that a call passes for a parameter, None if it passes none."""
         self._aliases = Aliases(self)
+        self._classes = Classes(self._aliases, self._holding)
+        self.classes_of = self._classes.of
+        """Return the classes in view of which a value may be an instance."""
         self.taken = self._passing.taken
         """Return the binding of the parameter for which a call passes an expression."""
         self.named_like = self._aliases.named_like
@@ -378,35 +382,19 @@ class Functions:
         if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
             for called in self._called_values.with_answer(owner):
                 yield cast("cst.Call", self.tree.parent(called))
+            for call in self._calls_of_values:
+                if function in self._classes.run(call.func):
+                    yield call
         for mention in self._run_by(name).with_answer(function):
             run = self._run_through(mention)
             if run is not None:
                 yield run
         if isinstance(owner, cst.ClassDef) and name != "__init__":
-            yield from self._calls_of_base(function, owner)
+            yield from self._overriding.calls_of_base(function, owner)
             for mention in self.mentions(name):
                 call = self.tree.parent(mention)
                 if isinstance(call, cst.Call) and function in self._overriding.chosen(call):
                     yield call
-
-    def _calls_of_base(self, function: cst.FunctionDef, owner: cst.ClassDef) -> Iterator[cst.Call]:
-        """Yield the calls of an overridden method on what may be an instance of its override."""
-        for base in self.lineage(owner)[1:] if owner.bases else ():
-            method = self.method(base, function.name.value)
-            if method is not None:
-                yield from (call for call in self.callers(method) if self._may_be_of(call, base))
-                return
-
-    def _may_be_of(self, call: cst.Call, base: cst.ClassDef) -> bool:
-        """Return whether a call is made on a parameter (`self`, or one declared as a base)."""
-        receiver = call.func.value if isinstance(call.func, cst.Attribute) else None
-        if isinstance(receiver, cst.Attribute):
-            held = self.attribute(receiver)
-            receiver = held[0].value if len(held) == 1 else None
-        if not isinstance(receiver, cst.Name):
-            return False
-        given = all(isinstance(each.node, cst.Param) for each in self.scopes.reaching(receiver))
-        return given and self.instance_of(receiver) in self.lineage(base)
 
     def _may_name(self, mention: cst.CSTNode, owner: cst.ClassDef) -> bool:
         """Return whether a name may be that of a class: in another module it must be imported."""
@@ -427,8 +415,12 @@ class Functions:
     @cached_property
     def _called_values(self) -> AnswerIndex[cst.CSTNode, cst.ClassDef | None]:
         """The called expressions that may be instances, grouped by their class."""
-        called = (call.func for call in self.tree.all(cst.Call))
-        return AnswerIndex(self._instances, filter(self._holding.may_be, called))
+        return AnswerIndex(self._instances, (call.func for call in self._calls_of_values))
+
+    @cached_property
+    def _calls_of_values(self) -> list[cst.Call]:
+        """The calls of what may be an instance, or a chain of instances."""
+        return [call for call in self.tree.all(cst.Call) if self._holding.may_be(call.func)]
 
     @cached_method
     def called_unseen(self, function: Definition) -> bool:
@@ -562,7 +554,8 @@ class Functions:
         """
         found = self.callee(call)
         if found is None:
-            return self._aliases.held(call.func) or self._overriding.chosen(call)
+            held = self._aliases.held(call.func) or self._overriding.chosen(call)
+            return held or self._classes.run(call.func)
         if type(call.func) is not cst.Attribute:
             return (found,)
         owner = self.scopes.scope(found).node

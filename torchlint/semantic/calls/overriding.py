@@ -9,10 +9,8 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.part import Part
-from torchlint.semantic.scope.scopes import How
 
 _ABSTRACT: Final = "abstractmethod"
-_SEVERAL: Final = 2
 
 
 class Overriding(Part):
@@ -61,19 +59,34 @@ class Overriding(Part):
         A name holds an object of one of several, or a class leaves a method to its subclasses.
         """
         func = call.func
-        if type(func) is not cst.Attribute or type(func.value) is not cst.Name:
+        if type(func) is not cst.Attribute:
             return ()
-        one = self.functions.instance_of(func.value)
-        owners = [*self._subclasses.get(one, ())] if one is not None else []
-        if one is None:
-            bindings = self.scopes.reaching(func.value)
-            values = [each.value if each.how is How.ASSIGN else None for each in bindings]
-            known = [None if each is None else self.functions.instance_of(each) for each in values]
-            owners = [each for each in known if each is not None]
-            if len(owners) < max(len(known), _SEVERAL):
-                return ()
+        owners = self.functions.classes_of(func.value)
+        if len(owners) == 1 and type(func.value) is cst.Name:
+            owners = tuple(self._subclasses.get(owners[0], ()))
         methods = [self.functions.method(each, func.attr.value) for each in owners]
         return tuple(each for each in dict.fromkeys(methods) if each is not None)
+
+    def calls_of_base(self, function: cst.FunctionDef, owner: cst.ClassDef) -> Iterator[cst.Call]:
+        """Yield the calls of an overridden method on what may be an instance of its override."""
+        for base in self.functions.lineage(owner)[1:] if owner.bases else ():
+            method = self.functions.method(base, function.name.value)
+            if method is not None:
+                yield from (
+                    call for call in self.functions.callers(method) if self._may_be_of(call, base)
+                )
+                return
+
+    def _may_be_of(self, call: cst.Call, base: cst.ClassDef) -> bool:
+        """Return whether a call is made on a parameter (`self`, or one declared as a base)."""
+        receiver = call.func.value if isinstance(call.func, cst.Attribute) else None
+        if isinstance(receiver, cst.Attribute):
+            held = self.functions.bindings(receiver)
+            receiver = held[0].value if len(held) == 1 else None
+        if not isinstance(receiver, cst.Name):
+            return False
+        given = all(isinstance(each.node, cst.Param) for each in self.scopes.reaching(receiver))
+        return given and self.functions.instance_of(receiver) in self.functions.lineage(base)
 
 
 def _is_abstract(function: cst.FunctionDef) -> bool:

@@ -52,3 +52,11 @@ def replaces_itself(call: cst.Call, line: cst.CSTNode | None) -> bool:
         and called != ""
         and any(last_word(each.target) == called for each in line.targets)
     )
+
+
+def last_line(body: cst.BaseSuite) -> cst.CSTNode:
+    """Return the last small statement of a block, or the compound one at its end."""
+    last: cst.CSTNode = body
+    while isinstance(last, cst.IndentedBlock | cst.SimpleStatementLine | cst.SimpleStatementSuite):
+        last = last.body[-1]
+    return last

@@ -495,14 +495,12 @@ class Accumulators(LoopAnalysis):
 
     def _read_after_error(self, name: str, scope: Scope, loop: LoopNode) -> bool:
         """Return whether an exception can lead from the loop to a later use of a name."""
-        child: cst.CSTNode = loop
-        for outer in self.tree.ancestors(loop):
+        for child, outer in self.tree.outward(loop):
             if isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
                 return False
             if isinstance(outer, cst.Try) and child is outer.body:
                 uses = self._uses(name, scope)
                 return bool(uses) and self.tree.order(uses[-1]) >= self.tree.end(outer.body)
-            child = outer
         return False
 
 

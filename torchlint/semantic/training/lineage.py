@@ -127,11 +127,14 @@ class Lineage(LoopAnalysis):
     def _written(self) -> dict[tuple[str, cst.CSTNode], list[cst.BaseExpression]]:
         """What each function writes into a name: `found[mask] = value`."""
         found: dict[tuple[str, cst.CSTNode], list[cst.BaseExpression]] = {}
-        for line in self.scopes.tree.all(cst.Assign):
-            for target in (each.target for each in line.targets):
-                if type(target) is cst.Subscript and type(target.value) is cst.Name:
-                    key = target.value.value, self.scopes.home(line)
-                    found.setdefault(key, []).append(line.value)
+        tree = self.scopes.tree
+        for line in tree.all(cst.Assign):
+            for target in line.targets:
+                for name in tree.within(target, cst.Name):
+                    write = self.values.writes.at(name)
+                    if write is not None and write.node is target:
+                        key = name.value, self.scopes.home(name)
+                        found.setdefault(key, []).append(line.value)
         return found
 
     @cached_property

@@ -252,14 +252,12 @@ class Readings(ValueAnalysis):
 
     def _is_key(self, name: cst.Name, region: cst.CSTNode) -> bool:
         """Return whether a name is a key or index into something other than a tensor."""
-        child: cst.CSTNode = name
-        for outer in self.tree.ancestors(name):
+        for child, outer in self.tree.outward(name):
             if child is region:
                 return False
             if isinstance(outer, cst.Subscript) and child is not outer.value:
                 if self.kinds.kind(outer.value) not in _DENSE:
                     return True
-            child = outer
         return False
 
     # -- other uses of the value ---------------------------------------
@@ -327,8 +325,7 @@ class Readings(ValueAnalysis):
 
     def follows_update(self, node: cst.CSTNode) -> bool:
         """Return whether code before a node, in its function or its loop, steps an optimizer."""
-        child = node
-        for outer in self.tree.ancestors(node):
+        for child, outer in self.tree.outward(node):
             if isinstance(outer, cst.IndentedBlock):
                 for line in outer.body:
                     if line is child:
@@ -337,7 +334,6 @@ class Readings(ValueAnalysis):
                         return True
             if isinstance(outer, (cst.FunctionDef, cst.For, cst.While)):
                 return False
-            child = outer
         return False
 
     def _steps(self, line: cst.CSTNode) -> bool:
@@ -405,8 +401,7 @@ class Readings(ValueAnalysis):
 
     def _on_host_at(self, place: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]) -> bool:
         """Return whether the value is used on the host at a place."""
-        child = place
-        for outer in self.tree.ancestors(place):
+        for child, outer in self.tree.outward(place):
             if self._asks_no_value(outer):
                 return False
             if isinstance(outer, (cst.If, cst.While, cst.IfExp, cst.Assert)):
@@ -420,7 +415,6 @@ class Readings(ValueAnalysis):
                     return True
             if isinstance(outer, cst.BaseSmallStatement):
                 return False
-            child = outer
         return False
 
     def _asks_no_value(self, node: cst.CSTNode) -> bool:

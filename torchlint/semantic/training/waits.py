@@ -453,15 +453,13 @@ class Waits(ValueAnalysis):
             for call in self.tree.ancestors(use)
             if isinstance(call, cst.Call) and isinstance(call.func, cst.Name)
         }
-        child = use
-        for outer in self.tree.ancestors(use):
+        for child, outer in self.tree.outward(use):
             if outer is region:
                 return False
             if isinstance(outer, cst.If) and child is outer.body:
                 asked = _asked_for(outer.test)
                 if asked is not None and asked.value in called and self._may_be_left_out(asked):
                     return True
-            child = outer
         return False
 
     def _may_be_left_out(self, name: cst.Name) -> bool:

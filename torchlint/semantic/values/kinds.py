@@ -13,6 +13,7 @@ from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import choices_of, last_word, method_of, replaces_itself
+from torchlint.semantic.values.datasetfields import kind_of_field
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     PASSED_ON,
@@ -162,6 +163,10 @@ class Kinds(Analysis):
             return _TENSOR
         if base is _LOADER:
             return {"dataset": Kind.DATASET, "sampler": Kind.SAMPLER}.get(attribute, _UNKNOWN)
+        if base is Kind.DATASET:
+            kept = kind_of_field(self.names, self.origins, node)
+            if kept is not _UNKNOWN:
+                return kept
         if base is _MODULE and attribute == "module":
             return _MODULE
         if base is _NDARRAY and attribute == "T":
@@ -193,7 +198,7 @@ class Kinds(Analysis):
         if isinstance(node.value, cst.Name) and literal_index(node) is not None:
             if self._is_batch(node.value):
                 return _TENSOR
-        if base in (Kind.MAPPING, _SEQUENCE) and isinstance(node.value, (cst.Name, cst.Attribute)):
+        if base in (Kind.MAPPING, _SEQUENCE) and not isinstance(node.value, cst.Call):
             found, index = self._kind_of_member(node), literal_index(node)
             if found is _UNKNOWN and index is not None:
                 found = self._element(node.value, (index,))
