@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
 
@@ -30,6 +32,17 @@ def choices_of(node: cst.CSTNode) -> tuple[cst.BaseExpression, ...]:
     if type(node) is cst.IfExp:
         return (node.body, node.orelse)
     return (node.left, node.right) if type(node) is cst.BooleanOperation else ()
+
+
+def operands_of(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield the operands of `and`, `or` and `not` in a condition."""
+    if isinstance(test, cst.BooleanOperation):
+        yield from operands_of(test.left)
+        yield from operands_of(test.right)
+    elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        yield from operands_of(test.expression)
+    else:
+        yield test
 
 
 def root_of(node: cst.CSTNode, *, items: bool = False) -> cst.CSTNode:

@@ -78,6 +78,14 @@ class Accumulators(LoopAnalysis):
             self._all = sorted(found, key=self._rank)
         return self._all
 
+    def adds(self, node: cst.CSTNode) -> bool:
+        """Return whether a node is part of a value that each pass of a batch loop adds."""
+        return any(outer in self._added for outer in (node, *self.tree.ancestors(node)))
+
+    @cached_property
+    def _added(self) -> set[cst.CSTNode]:
+        return {value for each in self.all() for value in each.values}
+
     def _found(self) -> list[Accumulation]:
         nodes: list[AccumulationNode] = [
             *self.tree.all(cst.AugAssign),
