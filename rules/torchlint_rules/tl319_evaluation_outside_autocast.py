@@ -20,6 +20,7 @@ from torchlint.api import (
     receiver_of,
     word_of,
 )
+from torchlint_rules.shared.cuda import makers
 
 _OTHER: Final = frozenset("half bfloat16 quantize export swa_model ema".split())
 _ARRAYS: Final = frozenset("numpy np".split())
@@ -105,8 +106,8 @@ def _is_wide_teacher(script: Script, call: cst.Call, network: cst.BaseExpression
         return False
     if _casts_itself(script, network) or not _WIDENING.isdisjoint(_spoken(script, call)):
         return False
-    roots = script.modules.roots(network)
-    if not roots or not all(isinstance(root, cst.Call) and _is_float32(root) for root in roots):
+    made = makers(script, network)
+    if not made or not all(map(_is_float32, made)):
         return False
     return not any(
         _is_lowered(script, site.node, network)
