@@ -379,6 +379,15 @@ class Tree:
         """Return the code of an expression like `code`, without any parentheses around it."""
         return _joined(self.text(node), len(node.lpar))
 
+    def is_closed(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression can be an operand of any operator without parentheses."""
+        return isinstance(node, _ATOMS) or bool(node.lpar)
+
+    def operand(self, node: cst.BaseExpression) -> str:
+        """Return the code of an expression as an operand, in parentheses where it needs them."""
+        code = self.code(node)
+        return code if self.is_closed(node) else f"({code})"
+
     def brief(self, node: cst.CSTNode) -> str:
         """Return the code of a node on one line, leaving out the arguments of a long call."""
         code = " ".join(self.code(node).split())
