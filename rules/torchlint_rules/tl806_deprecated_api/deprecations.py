@@ -61,12 +61,6 @@ NAMES: Final[dict[str, Deprecated]] = {
         for module in ("torch.ao.quantization", "torch.quantization")
         for name in _QUANTIZING
     },
-    **{
-        f"transformers.{name}": Deprecated(
-            "use `torch.optim.AdamW`, whose `weight_decay` is 0.01 unless given", report=True
-        )
-        for name in ("AdamW", "optimization.AdamW")
-    },
     "torch.nn.functional.upsample": Deprecated("torch.nn.functional.interpolate"),
     "torch.nn.functional.upsample_nearest": Deprecated(
         "torch.nn.functional.interpolate", added=("mode", '"nearest"')
