@@ -361,57 +361,42 @@ class Functions:
         found, aliased = list(self._find_callers(function)), list(self._aliases.calls(function))
         if aliased:
             found = [each for each in found if not self._is_partial(each)]
-        return tuple(dict.fromkeys((*found, *aliased)))
+        calls = dict.fromkeys((*found, *aliased))
+        return tuple(call for call in calls if not self._overriding.is_replaced(call)) or (*calls,)
 
     def _find_callers(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         name = function.name.value
         owner = self.scopes.scope(function).node
         if isinstance(owner, cst.ClassDef) and name == "__init__":
             for made in self._overriding.inheriting(function, owner):
-                for mention in self.mentions(made.name.value):
-                    call = self.tree.parent(mention)
-                    if isinstance(call, cst.Call) and call.func is mention:
-                        if self._may_name(mention, made):
-                            yield call
+                yield from self.makings(made)
             if not self._overriding.is_base(owner):
                 return
         if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
-            for called in self._called_values.with_answer(owner):
-                yield cast("cst.Call", self.tree.parent(called))
+            bases = self.lineage(owner)[1:]
+            for made in (*self._overriding.inheriting(function, owner), *bases):
+                for called in self._called_values.with_answer(made):
+                    taken = cast("cst.Call", self.tree.parent(called))
+                    if function in (self.called_object(made), *self._overriding.chosen(taken)):
+                        yield taken
         for mention in self._run_by(name).with_answer(function):
             run = self._run_through(mention)
             if run is not None:
                 yield run
         if isinstance(owner, cst.ClassDef) and name != "__init__":
-            yield from self._calls_of_base(function, owner)
             for mention in self.mentions(name):
                 call = self.tree.parent(mention)
                 if isinstance(call, cst.Call) and function in self._overriding.chosen(call):
                     yield call
 
-    def _calls_of_base(self, function: cst.FunctionDef, owner: cst.ClassDef) -> Iterator[cst.Call]:
-        """Yield the calls of an overridden method on what may be an instance of its override."""
-        for base in self.lineage(owner)[1:] if owner.bases else ():
-            method = self.method(base, function.name.value)
-            if method is not None:
-                yield from (call for call in self.callers(method) if self._may_be_of(call, base))
-                return
-
-    def _may_be_of(self, call: cst.Call, base: cst.ClassDef) -> bool:
-        """Return whether a call is made on a parameter (`self`, or one declared as a base)."""
-        receiver = call.func.value if isinstance(call.func, cst.Attribute) else None
-        if isinstance(receiver, cst.Attribute):
-            held = self.attribute(receiver)
-            receiver = held[0].value if len(held) == 1 else None
-        if not isinstance(receiver, cst.Name):
-            return False
-        given = all(isinstance(each.node, cst.Param) for each in self.scopes.reaching(receiver))
-        return given and self.instance_of(receiver) in self.lineage(base)
-
-    def _may_name(self, mention: cst.CSTNode, owner: cst.ClassDef) -> bool:
-        """Return whether a name may be that of a class: in another module it must be imported."""
-        near = self.tree.module_of(mention) is self.tree.module_of(owner)
-        return near or self.definition(mention) is owner
+    def makings(self, owner: cst.ClassDef) -> Iterator[cst.Call]:
+        """Yield the calls that make an object of a class: in another module it is imported."""
+        for mention in self.mentions(owner.name.value):
+            call = self.tree.parent(mention)
+            if isinstance(call, cst.Call) and call.func is mention:
+                near = self.tree.module_of(mention) is self.tree.module_of(owner)
+                if near or self.definition(mention) is owner:
+                    yield call
 
     def _run_through(self, mention: cst.CSTNode) -> cst.Call | None:
         """Return the call that runs what a name refers to, or the `functools.partial` around it."""
@@ -550,8 +535,10 @@ class Functions:
         if found is not None:
             return found if type(found) is cst.FunctionDef else None
         owner = self.instance_of(value)
-        if owner is None:
-            return None
+        return None if owner is None else self.called_object(owner)
+
+    def called_object(self, owner: cst.ClassDef) -> cst.FunctionDef | None:
+        """Return the function in view that calling an object of a class runs."""
         return self.method(owner, "forward") or self.method(owner, "__call__")
 
     def callees(self, call: cst.Call) -> tuple[cst.FunctionDef, ...]:
