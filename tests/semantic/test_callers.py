@@ -201,6 +201,23 @@ def test_a_base_that_is_called_runs_the_forward_of_its_subclasses() -> None:
     assert _callers(script, "forward") == [["self(batch)"]]
 
 
+@pytest.mark.parametrize(
+    ("returned", "callers"),
+    [("Net(), 3", ["net(1)"]), ("3, Net()", []), ("*found, Net()", []), ("found", [])],
+)
+def test_an_object_is_known_beside_what_a_function_returns_with_it(
+    returned: str, callers: list[str]
+) -> None:
+    script = _script(f"""
+        class Net:
+            def forward(self, x): return x
+        def build(found): return {returned}
+        net, other = build([])
+        net(1)
+    """)
+    assert _callers(script, "forward") == [callers]
+
+
 def test_what_a_function_out_of_sight_makes_is_no_instance() -> None:
     script = _script(textwrap.dedent(TWO_CLASSES) + "net = build()\nnet(1)\n")
     assert _callers(script, "forward") == [[], []]

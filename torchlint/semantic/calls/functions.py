@@ -12,11 +12,12 @@ from torchlint.caching import cached_method
 from torchlint.semantic.calls.aliases import Aliases
 from torchlint.semantic.calls.annotations import acts, named_types
 from torchlint.semantic.calls.hyperparameters import kept_parameters
-from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
+from torchlint.semantic.calls.instances import SAME, WRAPPERS, Instances
 from torchlint.semantic.calls.overriding import Overriding
 from torchlint.semantic.calls.part import Part
 from torchlint.semantic.calls.passing import Passing
 from torchlint.semantic.calls.switches import Switches
+from torchlint.semantic.calls.unpacking import Unpacking
 from torchlint.semantic.scope.limits import CALLED, REACHED
 from torchlint.semantic.scope.memo import AnswerIndex, Memo, memoized
 from torchlint.semantic.scope.names import Names
@@ -48,6 +49,7 @@ class Functions:
         self._holding = Instances(tree, scopes, names)
         self._overriding = Overriding(self)
         self._passing = Passing(self)
+        self._unpacking = Unpacking(self)
         self.switches = Switches(self)
         self.owner_of_self = self._passing.owner_of_self
         """Return the class of a `self` parameter, None for any other parameter."""
@@ -56,6 +58,8 @@ class Functions:
         self.passed = self._passing.passed
         """Return the expression that a call passes for a parameter, None if it passes none."""
         self._aliases = Aliases(self)
+        self.surely_held = self._aliases.surely_held
+        """Return the functions in view that calling a value runs, none if it may run another."""
         self.taken = self._passing.taken
         """Return the binding of the parameter for which a call passes an expression."""
         self.named_like = self._aliases.named_like
@@ -221,7 +225,7 @@ class Functions:
             elif binding.how is How.PARAMETER and type(binding.node) is cst.Param:
                 found |= self._instances_given(binding.node)
             elif binding.how is How.UNPACKED and len(binding.path) == 1:
-                found.add(self._prepared(value, binding.path[0]))
+                found.add(self._unpacking.instance(value, binding.path[0]))
             else:
                 return None
         return found.pop() if len(found) == 1 else None
@@ -234,17 +238,6 @@ class Functions:
         declared = [*named_types(parameter.annotation.annotation)]
         owner = self.definition(declared[0]) if len(declared) == 1 else None
         return {owner if type(owner) is cst.ClassDef and acts(self.tree, owner) else None}
-
-    def _prepared(self, call: cst.BaseExpression | None, position: int) -> cst.ClassDef | None:
-        """Look through `net, optimizer = accelerator.prepare(net, optimizer)`."""
-        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
-            return None
-        plain = all(not arg.star and arg.keyword is None for arg in call.args)
-        if call.func.attr.value not in PREPARING or self.definition(call.func) is not None:
-            return None
-        if not plain or position >= len(call.args):
-            return None
-        return self.instance_of(call.args[position].value)
 
     def bindings(self, node: cst.CSTNode | None) -> tuple[Binding, ...]:
         """Return the bindings of a name or an attribute, none for other nodes."""

@@ -148,12 +148,14 @@ class Instances:
                 yield _Flow(source, _last(binding.name))
 
     def _returned(self) -> Iterator[_Flow]:
-        """Yield the flows from what functions return to their calls."""
+        """Yield the flows from what functions return, alone or in a tuple, to their calls."""
         for line in self.tree.all(cst.Return):
             function = self.scopes.function(line)
-            source = self._source(line.value)
-            if source is not None and function is not None:
-                yield _Flow(source, _result(function.name.value))
+            parts = line.value.elements if type(line.value) is cst.Tuple else ()
+            for value in (line.value, *(each.value for each in parts)):
+                source = self._source(value)
+                if source is not None and function is not None:
+                    yield _Flow(source, _result(function.name.value))
 
     def _registered(self) -> Iterator[_Flow]:
         """Yield the flows from classes and functions in a dictionary to calls of its entries."""
@@ -168,11 +170,11 @@ class Instances:
         if binding.how in _GIVEN:
             return binding.value
         call = binding.value
-        if type(call) is not cst.Call or not binding.path or binding.how is not How.UNPACKED:
+        if type(call) is not cst.Call or len(binding.path) != 1 or binding.how is not How.UNPACKED:
             return None
         func, position = call.func, binding.path[0]
         if type(func) is not cst.Attribute or func.attr.value not in PREPARING:
-            return None
+            return call
         return call.args[position].value if position < len(call.args) else None
 
     def _given(self) -> Iterator[_Flow]:
