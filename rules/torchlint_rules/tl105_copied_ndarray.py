@@ -217,27 +217,16 @@ def _is_written(script: Script, root: cst.BaseExpression, call: cst.Call) -> boo
     path = script.code(root)
     own = isinstance(root, cst.Name)
     home = script.scopes.function(call)
-    changes: list[cst.AssignTarget | cst.AugAssign] = [
-        *script.tree.all(cst.AssignTarget),
-        *script.tree.all(cst.AugAssign),
+    writes: list[tuple[cst.CSTNode, cst.BaseExpression]] = [
+        (each.node, each.target)
+        for module in script.tree.modules
+        for each in script.values.writes.within(module)
     ]
-    for node in changes:
-        target = node.target
-        subscripted = isinstance(target, cst.Subscript)
-        if not subscripted and isinstance(node, cst.AssignTarget):
-            continue
-        if script.code(_root(target)) == path and _matters(script, node, call, own, home):
-            return True
-    for other in script.tree.all(cst.Call):
-        owner = receiver_of(other)
-        if owner is None:
-            continue
-        filled = method_of(other) in _WRITING and script.code(owner) == path
-        out = any(a.keyword and a.keyword.value == "out" and script.code(a.value) == path
-                  for a in other.args)  # fmt: skip
-        if (filled or out) and _matters(script, other, call, own, home):
-            return True
-    return False
+    writes += [(site.node, site.receiver) for site in script.calls.of_methods(*_WRITING)]
+    return any(
+        script.code(_root(target)) == path and _matters(script, node, call, own, home)
+        for node, target in writes
+    )
 
 
 def _matters(

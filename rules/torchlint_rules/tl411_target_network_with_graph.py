@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from torchlint.api import Ancestry, Finding, Fix, Grad, Rule, Script
-from torchlint_rules.shared.nograd import without_graph, wrapped
+from torchlint_rules.shared.nograd import without_graph
 
 
 class TargetNetworkWithGraph(Rule):
@@ -76,7 +76,4 @@ def _fix(script: Script, call: cst.Call, backward: cst.Call) -> Fix | None:
         return None
     if _may_carry_gradients(script, script.modules.lineage.of(assign.value), backward):
         return None
-    edits = wrapped(script, line)
-    return (
-        without_graph(script, "Compute it under `torch.no_grad()`", edits, line) if edits else None
-    )
+    return without_graph(script, "Compute it under `torch.no_grad()`", line)

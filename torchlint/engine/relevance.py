@@ -7,6 +7,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final
 
 from torchlint.caching import cached_method
+from torchlint.program.argumentfiles import NAMING
 from torchlint.registry import RuleHead, Selection
 from torchlint.suppressionwords import has_suppression_word
 
@@ -18,10 +19,6 @@ UNPARSABLE: Final = "TL001"
 
 UNUSED: Final = "TL002"
 """The code of the rule about suppressions."""
-
-
-_NAMING: Final = (".json", ".yaml", ".yml", "TrlParser", "LightningCLI")
-"""What a text holds that reads argument files: their endings, or a parser of commands."""
 
 
 def relevant(text: str, rules: Selection, linked: Linked | None = None) -> Iterator[RuleHead]:
@@ -94,7 +91,7 @@ class _Around:
 
     def need(self, words: tuple[str, ...]) -> bool:
         """Return whether the text, or an argument file that it names, contains one of the words."""
-        return self.own.holds(words) or (self.own.holds(_NAMING) and self.hold(words))
+        return self.own.holds(words) or (self.own.holds(NAMING) and self.hold(words))
 
     def hold(self, words: tuple[str, ...]) -> bool:
         """Return whether the text, or what is linked to it, contains one of these words."""

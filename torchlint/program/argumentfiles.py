@@ -28,8 +28,10 @@ _READING: Final = re.compile(
     r"\b(?:json|yaml)\.(?:\w+_)?loads?\b|\bparse_(?:json|yaml)_file\b|\bdeepspeed\b"
     r"|\bOmegaConf\.load\b|\bdefault_config_files\b"
 )
-_STARTING: Final = re.compile(r"\b(?:TrlParser|LightningCLI)\b")
+_PARSERS: Final = ("TrlParser", "LightningCLI")
 """The parsers that read a file which a command names."""
+NAMING: Final = (*ENDINGS, *_PARSERS)
+"""What a text holds that reads argument files."""
 _CONFIG: Final = re.compile(r"""--config[\s=]+["']?([\w./-]+\.ya?ml)\b""")
 _OVERRIDES: Final = re.compile(r"--(\w+)")
 _MAIN: Final = re.compile(r"@(?:hydra\.)?main\(([^)]*)\)")
@@ -84,7 +86,7 @@ def with_argument_files(
         if "hydra" in code:
             for name, place in _composed(code, path, paths, read):
                 found.setdefault(f"{COMPOSED}{name}", set()).add(place)
-    if _STARTING.search(text):
+    if any(parser in text for parser in _PARSERS):
         found[STARTED] = set(_started(view.path, paths, read))
     if _LOADS in text:
         for name, place in _made(text, view.path, making()):

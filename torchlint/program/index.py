@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from torchlint.notebook import read_source
+from torchlint.program.absent import Absent
 from torchlint.program.argumentfiles import targets, with_argument_files
 from torchlint.program.folder import MOST_BYTES, MOST_FILES, Stamp, Walk, is_foreign, walk
 from torchlint.program.graph import Graph, WholeGraph
@@ -23,6 +24,9 @@ from torchlint.source import Source, SourceError
 
 _SCRIPT: Final = re.compile(r"=\s*[\"']([\w.]+)\s*:\s*[\w.]+[\"']")
 """An entry point in `pyproject.toml`."""
+
+_BUILT_BY: Final = ("pyproject.toml", "setup.py")
+"""The files at the root that say how a project is built."""
 
 _MOST_SOURCES: Final = 200
 """How many texts are held for excerpts."""
@@ -105,9 +109,10 @@ class Index:
         """Forget what depends on the set of files and on their texts."""
         self._whole = self._searched = self._targets = None
         self._imports = self._imports_among(self._walk.files.keys() | self._changed.keys())
-        settings = _settings(self.root)
-        self._scripts = _scripts(settings, self._imports)
-        self._is_installed = "[build-system]" in settings or (self.root / "setup.py").is_file()
+        self._settings = "\n".join(_text_at(self.root, each) for each in _BUILT_BY)
+        self._scripts = _scripts(self._settings, self._imports)
+        builds = "[build-system]" in self._settings
+        self._is_installed = builds or (self.root / "setup.py").is_file()
 
     def _imports_among(self, paths: Iterable[str]) -> Imports:
         return Imports(paths, self._bases, self.root.name)
@@ -176,15 +181,14 @@ class Index:
             return ALONE
         is_known = name in self._walk.files or name in self._changed
         if source is not None and not (is_known and source.text == self._source(name).text):
-            found = select(self._with(name, source), name, self._lines)
-            return self._with_argument_files(found, source)
-        if not is_known:
-            return ALONE
-        found = select(self._graph(), name, self._lines)
-        return self._with_argument_files(found, self._source(name))
+            return self._completed(self._with(name, source), name, source)
+        return self._completed(self._graph(), name, self._source(name)) if is_known else ALONE
 
-    def _with_argument_files(self, view: View, source: Source) -> View:
-        known = self._walk.arguments
+    def _completed(self, graph: Graph, name: str, source: Source) -> View:
+        """Return the view of a file with its files of arguments, and whether it can run."""
+        view, known = select(graph, name, self._lines), self._walk.arguments
+        if Absent(graph, self.root, self._settings).breaks(name, source.text):
+            view = view._replace(is_broken=True)
         return with_argument_files(view, source.text, known, self._text, self._making)
 
     def _text(self, path: str) -> str:
@@ -212,8 +216,7 @@ class Index:
 
         def view(path: Path) -> View:
             name = self.name(path) or ""
-            found = select(graph, name, self._lines)
-            return self._with_argument_files(found, self._source(name))
+            return self._completed(graph, name, self._source(name))
 
         return view
 
@@ -324,18 +327,10 @@ def digest(view: View) -> bytes:
         sorted(view.called_unseen),
         sorted(view.idle),
         view.is_beside_training,
+        view.is_broken,
         sorted(view.files.items()),
     )
     return blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _settings(root: Path) -> str:
-    """Return the text of `pyproject.toml`, "" without one."""
-    file = root / "pyproject.toml"
-    try:
-        return file.read_text(encoding="utf-8") if file.is_file() else ""
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def _scripts(settings: str, imports: Imports) -> frozenset[str]:

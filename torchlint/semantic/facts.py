@@ -91,7 +91,7 @@ class LoopFacts(Loops):
         self.steps = Steps(self, self.frequencies)
         self.gradient_accumulations = GradientAccumulations(self, self.step_functions)
         self.conditions = Conditions(functions)
-        self.invariances = Invariances(functions, ItemWork(values))
+        self.invariances = Invariances(ItemWork(values), values.writes)
         self.guard = Guard(values)
 
     def frequency(self, node: cst.CSTNode, within: Region | None = None) -> Frequency:

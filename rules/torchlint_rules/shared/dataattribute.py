@@ -113,7 +113,7 @@ def misuse(script: Script, node: cst.Attribute) -> Misuse | None:
         return Misuse(f"`{what}.data[0]` fails since torch 1.0: use `{what}.item()`", "high")
     if script.values.gradients.grad(node) is Grad.OFF or not script.evaluations.recorded.of(tensor):
         return None
-    if _is_written(script, node):
+    if script.values.writes.at(node) is not None:
         return Misuse(
             f"`{what}.data` bypasses autograd: the backward pass may use numbers that were "
             f"overwritten; compute a new tensor from `{what}` instead",
@@ -150,23 +150,8 @@ def _written_name(script: Script, node: cst.Attribute) -> str | None:
         return None
     name = assign.targets[0].target.value
     for use in script.tree.spelled(name):
-        if _is_written(script, use) and any(
+        if script.values.writes.at(use) is not None and any(
             each.value is node for each in script.scopes.reaching(use)
         ):
             return name
     return None
-
-
-def _is_written(script: Script, node: cst.BaseExpression) -> bool:
-    """Return whether a line writes into the memory of a tensor."""
-    written, holder = node, script.tree.parent(node)
-    while isinstance(holder, cst.Subscript) and holder.value is written:
-        written, holder = holder, script.tree.parent(holder)
-    if isinstance(holder, cst.Attribute):
-        called = isinstance(script.tree.parent(holder), cst.Call)
-        return called and holder.attr.value.endswith("_") and not holder.attr.value.endswith("__")
-    if isinstance(holder, cst.AugAssign):
-        return holder.target is written
-    if not isinstance(holder, cst.AssignTarget):
-        return False
-    return written is not node or isinstance(node, cst.Attribute)

@@ -320,8 +320,8 @@ class DeferredSum:
         if isinstance(tensor, cst.Name):
             loop = self.addition.loop.node
             return any(
-                isinstance(each.target, cst.Name) and each.target.value == tensor.value
-                for each in self.script.tree.within(loop, cst.AugAssign)
+                self.script.code(each.tensor) == tensor.value
+                for each in self.script.values.writes.within(loop)
             )
         if self._is_part(tensor) and isinstance(tensor.value, cst.Name):
             return not self._is_result(tensor.value)

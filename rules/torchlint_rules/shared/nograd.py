@@ -25,30 +25,32 @@ def evaluation_fix(script: Script, evaluation: Evaluation, use: GraphUse) -> Fix
     function = evaluation.function
     if _passes_network_on(script, evaluation):
         return None
+    because = _BACKWARD if use is GraphUse.ESCAPED else ""
     if function is not None and _only_evaluates(script, evaluation, function):
-        title, edits = "Decorate with `torch.no_grad()`", decorated(script, function)
-    elif isinstance(evaluation.node, cst.FunctionDef):
+        return without_graph(script, "Decorate with `torch.no_grad()`", function, because)
+    if isinstance(evaluation.node, cst.FunctionDef):
         return None
+    return without_graph(script, "Evaluate under `torch.no_grad()`", evaluation.node, because)
+
+
+def without_graph(script: Script, title: str, place: cst.CSTNode, because: str = "") -> Fix | None:
+    """Return the fix that decorates a function, or wraps a statement; None if it shares a line.
+
+    It is exact if all code of the place is known, the layers use the same kernels, and nothing
+    else, `because`, is against it.
+    """
+    if isinstance(place, cst.FunctionDef):
+        edits = _decorated(script, place)
     else:
-        title, edits = "Evaluate under `torch.no_grad()`", wrapped(script, evaluation.node)
+        edits = _wrapped(script, place)
     if edits is None:
         return None
-    if use is GraphUse.ESCAPED:
-        return Fix.unsafe(title, edits, because=_BACKWARD)
-    whole = title.startswith("Decorate")
-    region = function.body if whole and function is not None else evaluation.node
-    return without_graph(script, title, edits, region)
-
-
-def without_graph(script: Script, title: str, edits: Edits, region: cst.CSTNode) -> Fix:
-    """Return a fix that runs a region without recording a graph.
-
-    It is exact if all code in the region is known and the layers use the same kernels.
-    """
+    region = place.body if isinstance(place, cst.FunctionDef) else place
     unseen = script.values.visibility.unseen_call(region)
     if unseen is not None:
         word = script.tree.brief(unseen.func)
-        because = f"`{word}` is not visible here and might need gradients itself"
+        because = because or f"`{word}` is not visible here and might need gradients itself"
+    if because:
         return Fix.unsafe(title, edits, because=because)
     layer = next(script.calls.of(*_OTHER_KERNELS), None)
     if layer is None:
@@ -96,7 +98,7 @@ def _context(script: Script, at: cst.CSTNode) -> tuple[str, Edits] | None:
     return (f"{found[0]}.no_grad()", found[1]) if found is not None else None
 
 
-def decorated(script: Script, function: cst.FunctionDef) -> Edits | None:
+def _decorated(script: Script, function: cst.FunctionDef) -> Edits | None:
     """Return the edits that decorate a function, None if it shares a line."""
     context = _context(script, function)
     if context is None or not script.edits.stands_alone(function):
@@ -104,7 +106,7 @@ def decorated(script: Script, function: cst.FunctionDef) -> Edits | None:
     return (*script.edits.decorate(function, context[0]), *context[1])
 
 
-def wrapped(script: Script, statement: cst.CSTNode) -> Edits | None:
+def _wrapped(script: Script, statement: cst.CSTNode) -> Edits | None:
     """Return the edits that put a statement under `torch.no_grad()`, None if it shares a line."""
     context = _context(script, statement)
     if context is None or not script.edits.stands_alone(statement):

@@ -24,13 +24,6 @@ _STACKING: Final = frozenset(
 )
 
 
-_FILLING: Final = frozenset(
-    "all_reduce broadcast reduce all_gather_into_tensor reduce_scatter_tensor scatter recv "
-    "irecv".split()
-)
-"""The functions of `torch.distributed` that write to a tensor they get."""
-
-
 class TensorUse(IntEnum):
     """What becomes of a tensor, the worst last."""
 
@@ -45,6 +38,8 @@ def tensor_use(script: Script, node: cst.BaseExpression) -> TensorUse:
     holder = script.tree.parent(node)
     if holder is None:
         return TensorUse.UNSEEN
+    if script.values.writes.at(node) is not None:
+        return TensorUse.WRITTEN
     if isinstance(holder, (cst.BinaryOperation, cst.Comparison, cst.UnaryOperation)):
         return TensorUse.COPIED
     if isinstance(holder, cst.Return):
@@ -52,25 +47,17 @@ def tensor_use(script: Script, node: cst.BaseExpression) -> TensorUse:
     if isinstance(holder, cst.Attribute):
         return _use_of_attribute(script, holder)
     if isinstance(holder, cst.Subscript):
-        stored = isinstance(script.tree.parent(holder), (cst.AssignTarget, cst.AugAssign))
-        return TensorUse.WRITTEN if stored else _use_of(script, holder)
+        return _use_of(script, holder)
     if isinstance(holder, cst.Arg):
         outer = script.tree.parent(holder)
         name = script.name(outer.func) if isinstance(outer, cst.Call) else None
-        if name in _STACKING:
-            return TensorUse.COPIED
-        if name is not None and name.startswith("torch.distributed."):
-            written = name.rpartition(".")[2] in _FILLING
-            return TensorUse.WRITTEN if written else TensorUse.UNSEEN
-        return TensorUse.UNSEEN
+        return TensorUse.COPIED if name in _STACKING else TensorUse.UNSEEN
     if isinstance(holder, (cst.Element, cst.DictElement)):
         outer = script.tree.parent(holder)
         inside = isinstance(outer, (cst.Tuple, cst.List, cst.Dict))
         return _use_of(script, outer) if inside else TensorUse.UNSEEN  # type: ignore[arg-type]
     if isinstance(holder, (cst.ListComp, cst.GeneratorExp, cst.IfExp)):
         return _use_of(script, holder)
-    if isinstance(holder, cst.AugAssign) and holder.target is node:
-        return TensorUse.WRITTEN
     if isinstance(holder, cst.AugAssign):
         return TensorUse.COPIED
     if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
@@ -89,8 +76,6 @@ def _use_of_attribute(script: Script, holder: cst.Attribute) -> TensorUse:
         return TensorUse.COPIED
     if not isinstance(call, cst.Call) or call.func is not holder:
         return _use_of(script, holder) if word == "T" else TensorUse.UNSEEN
-    if word.endswith("_"):
-        return TensorUse.WRITTEN
     if word in _COPYING:
         return TensorUse.COPIED
     return _use_of(script, call) if word in _SHARING else TensorUse.UNSEEN

@@ -46,6 +46,8 @@ def doubt(
     if Trait.RANDOM in traits:
         word = traits[Trait.RANDOM]
         return f"`{word}` draws random numbers, and workers have random streams of their own"
+    if Trait.ONCE in traits:
+        return f"each worker would make its own `{traits[Trait.ONCE]}` when it reads an item"
     if Trait.ITERABLE in traits:
         return "workers hand out the shards of an iterable dataset in turns: another order"
     if Trait.LOCAL in traits:

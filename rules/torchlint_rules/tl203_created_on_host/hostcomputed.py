@@ -118,13 +118,8 @@ def _named(script: Script, name: cst.Name, depth: int) -> Made | None:
 
 def _is_filled(script: Script, use: cst.Name) -> bool:
     """Return whether an entry of a tensor is set, which is better done on the host."""
-    item = script.tree.parent(use)
-    if not isinstance(item, cst.Subscript) or item.value is not use:
-        return False
-    holder = script.tree.parent(item)
-    while isinstance(holder, (cst.Element, cst.Tuple)):
-        holder = script.tree.parent(holder)
-    return isinstance(holder, (cst.AssignTarget, cst.AugAssign))
+    write = script.values.writes.at(use)
+    return write is not None and write.keys > 0
 
 
 def _is_looked_at(script: Script, use: cst.Name) -> bool:

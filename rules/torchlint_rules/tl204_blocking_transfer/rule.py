@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, Frequency, Loader, Move, Note, Part, Rule, Script
 from torchlint_rules.shared.pinning import Held, available, held, unpinned, unseen
+from torchlint_rules.shared.wording import listed
 from torchlint_rules.tl204_blocking_transfer.hostwrites import is_written_after
 from torchlint_rules.tl204_blocking_transfer.tupleassignments import split_lines
 
@@ -66,7 +67,7 @@ class BlockingTransfer(Rule):
             names[_MOST_NAMES - 1 :] = [f"{len(names) - _MOST_NAMES + 1} more"]
         value = next((wait.value for wait in waits if wait.value), "True")
         message = (
-            f"this blocking copy makes the CPU wait until {_listed(names)} "
+            f"this blocking copy makes the CPU wait until {listed(names)} "
             f"{'are' if names[1:] else 'is'} on the GPU; pass non_blocking={value}"
         )
         if not all(wait.pinned for wait in waits):
@@ -113,11 +114,6 @@ def _lines(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
 def _doubt(script: Script, parts: Sequence[Part]) -> str:
     """Return why a loader may be unable to pin its batches, empty if it certainly can."""
     return next(filter(None, (unseen(script, part.loader) for part in parts)), "")
-
-
-def _listed(names: list[str]) -> str:
-    """Return names joined as in a sentence: `a, b and c`."""
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def _is_decided(script: Script, call: cst.Call) -> bool:

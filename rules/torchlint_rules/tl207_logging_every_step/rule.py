@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.api import Finding, Note, Rule, Script
 from torchlint_rules.shared.loglines import LogLine, log_lines
+from torchlint_rules.shared.wording import listed
 from torchlint_rules.tl207_logging_every_step.loggates import Gates
 from torchlint_rules.tl207_logging_every_step.logintervals import intervals
 
@@ -31,7 +32,7 @@ class LoggingEveryStep(Rule):
                 first = wait[0]
                 named = list(dict.fromkeys(f"`{script.code(each.call.func)}`" for each in wait))
                 message = (
-                    f"{_joined(named)} need{'' if named[1:] else 's'} `{first.shown.text}` in "
+                    f"{listed(named)} need{'' if named[1:] else 's'} `{first.shown.text}` in "
                     f"every step, which forces a GPU sync; log every {every} steps"
                 )
                 place, notes = _place(script, wait)
@@ -70,8 +71,3 @@ def _place(script: Script, wait: Sequence[LogLine]) -> tuple[cst.CSTNode, tuple[
         notes = (Note(script.span(each.line), "shown here as well") for each in wait[1:])
         return wait[0].line, tuple(notes)
     return place, tuple(Note(script.span(each.line), "shown here") for each in wait)
-
-
-def _joined(words: Sequence[str]) -> str:
-    """Return words as in `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

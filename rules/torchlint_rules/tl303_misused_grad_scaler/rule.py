@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torchlint.api import Finding, Note, Rule, Script
+from torchlint_rules.tl303_misused_grad_scaler.checkpoint import left_out
 from torchlint_rules.tl303_misused_grad_scaler.scaler import misuses
 
 
@@ -14,7 +15,7 @@ class MisusedGradScaler(Rule):
         if script.optimizers.scaling.is_off or not script.optimizers.scaling.all:
             return
         seen: set[int] = set()
-        for misuse in misuses(script):
+        for misuse in (*misuses(script), *left_out(script)):
             if id(misuse.node) not in seen and script.loops.owner(misuse.node) == "none":
                 seen.add(id(misuse.node))
                 span = script.span(misuse.node)

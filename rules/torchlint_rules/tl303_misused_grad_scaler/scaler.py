@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -18,8 +18,9 @@ from torchlint.api import (
     method_of,
     receiver_of,
 )
+from torchlint_rules.shared.rebuilding import hoisted, rebuilt, training_loops
 
-_NETWORKS: Final = frozenset(("model", "net", "network"))
+_KEPT: Final = "the scale is kept from pass to pass, so other steps are skipped"
 
 
 class Misuse(NamedTuple):
@@ -45,7 +46,6 @@ def misuses(script: Script) -> Iterator[Misuse]:
         _with_bfloat16,
         _every_micro_batch,
         _with_closure,
-        _left_out_of_checkpoint,
     ):
         yield from find(script)
 
@@ -202,28 +202,22 @@ def _again(script: Script, first: ScalerCall, second: ScalerCall) -> bool:
 def _unscales_micro_batches(script: Script, unscale: ScalerCall) -> bool:
     """Return whether gradients are unscaled in each iteration but stepped in some."""
     scaling = script.optimizers.scaling
-    if scaling.boundary(unscale.node) is not None or _cleared_each_pass(script, unscale):
-        return False
-    loop = next(script.loops.around(unscale.node), None)
     steps = [each for each in scaling.of("step") if scaling.same(each.optimizer, unscale.optimizer)]
-    return (
-        loop is not None
-        and bool(steps)
-        and all(
-            script.tree.inside(step.node, loop.node) and scaling.boundary(step.node) is not None
-            for step in steps
-        )
-    )
+    loop = next(script.loops.around(unscale.node), None)
+    updates = [
+        each.node
+        for each in scaling.of("update")
+        if loop is not None and script.tree.inside(each.node, loop.node)
+    ]
+    in_all = any(scaling.boundary(each) is None for each in updates)
+    return not in_all and _runs_more_often(script, unscale.node, [each.node for each in steps])
 
 
-def _cleared_each_pass(script: Script, call: ScalerCall) -> bool:
-    """Return whether each iteration of the loop around a call also updates the scaler."""
-    loop = next(script.loops.around(call.node), None)
-    return loop is not None and any(
-        script.tree.inside(update.node, loop.node)
-        and script.optimizers.scaling.boundary(update.node) is None
-        for update in script.optimizers.scaling.of("update")
-    )
+def _runs_more_often(script: Script, call: cst.Call, others: Sequence[cst.Call]) -> bool:
+    """Return whether a call runs in each iteration of its loop, but others there only in some."""
+    boundary, loop = script.optimizers.scaling.boundary, next(script.loops.around(call), None)
+    mine = [each for each in others if loop is not None and script.tree.inside(each, loop.node)]
+    return boundary(call) is None and bool(mine) and all(map(boundary, mine))
 
 
 def _every_micro_batch(script: Script) -> Iterator[Misuse]:
@@ -231,11 +225,7 @@ def _every_micro_batch(script: Script) -> Iterator[Misuse]:
     scaling = script.optimizers.scaling
     steps = scaling.of("step")
     for update in scaling.of("update"):
-        loop = next(script.loops.around(update.node), None)
-        if loop is None or scaling.boundary(update.node) is not None:
-            continue
-        mine = [step for step in steps if script.tree.inside(step.node, loop.node)]
-        if mine and all(scaling.boundary(step.node) is not None for step in mine):
+        if _runs_more_often(script, update.node, [step.node for step in steps]):
             scaler = script.code(update.scaler)
             message = (
                 f"`{scaler}.update()` runs in every pass but `{scaler}.step` only in some, so it "
@@ -244,10 +234,10 @@ def _every_micro_batch(script: Script) -> Iterator[Misuse]:
             yield Misuse(update.node, message)
     for step in steps:
         loop = next(script.loops.around(step.node), None)
-        if loop is None or scaling.boundary(step.node) is not None or step.optimizer is None:
+        if loop is None or step.optimizer is None:
             continue
         clears = _clears(script, loop, step.optimizer)
-        if clears and all(scaling.boundary(clear) is not None for clear in clears):
+        if _runs_more_often(script, step.node, clears):
             message = (
                 f"`{script.code(step.node)}` steps in every pass though `{script.code(clears[0])}` "
                 "lets the gradients of several add up: step in the same passes"
@@ -363,127 +353,34 @@ def _with_bfloat16(script: Script) -> Iterator[Misuse]:
 
 def _made_in_loop(script: Script) -> Iterator[Misuse]:
     for call in script.optimizers.scaling.makers:
-        loop = _resetting(script, call)
-        if loop is not None:
-            named, fix = _before_loop(script, call, loop)
-            message = (
-                f"{named} is rebuilt in each pass of a loop and loses the scale that it had "
-                "found: make it once, before the loop"
-            )
-            yield Misuse(call, message, fix)
-        elif _made_each_epoch(script, call):
-            function = script.scopes.function(call)
-            assert function is not None
+        found = rebuilt(script, call, script.once(training_loops))
+        if found is None or _makes_optimizer(script, found.loop.node.body):
+            continue
+        function = script.scopes.function(call)
+        if found.runs and function is not None:
             message = (
                 f"each call of `{function.name.value}` makes a new scaler, which forgets the scale "
                 "that the last one had found: make it once and pass it in"
             )
             yield Misuse(call, message)
+            continue
+        named = _name(script, call)
+        edits = hoisted(script, found) if named else None
+        title = f"Make {named} before the loop"
+        message = (
+            f"{named or 'a scaler'} is rebuilt in each pass of a loop and loses the scale that it "
+            "had found: make it once, before the loop"
+        )
+        yield Misuse(call, message, Fix.unsafe(title, edits, because=_KEPT) if edits else None)
 
 
 def _makes_optimizer(script: Script, region: cst.CSTNode) -> bool:
     return any(script.kind(call) is Kind.OPTIMIZER for call in script.functions.run_in(region))
 
 
-def _resetting(script: Script, call: cst.Call) -> Loop | None:
-    """Return the outermost loop that builds a scaler but trains with one optimizer."""
-    found = None
-    for loop in script.loops.around(call):
-        if loop.role is Role.OTHER or _makes_optimizer(script, loop.node.body):
-            break
-        found = loop
-    return found
-
-
-def _made_each_epoch(script: Script, call: cst.Call) -> bool:
-    function = script.scopes.function(call)
-    if function is None or function.name.value == "__init__":
-        return False
-    if _makes_optimizer(script, function.body):
-        return False
-    if not any(script.loops.is_step(each) for each in script.functions.own(function, cst.Call)):
-        return False
-    callers = script.functions.callers(function)
-    return bool(callers) and all(
-        (loop := next(script.loops.around(caller), None)) is not None
-        and loop.role in (Role.EPOCH, Role.TRAIN_BATCH)
-        and not _makes_optimizer(script, loop.node.body)
-        for caller in callers
-    )
-
-
-def _before_loop(script: Script, call: cst.Call, loop: Loop) -> tuple[str, Fix | None]:
-    """Return a name for the scaler, and the fix that builds it before the loop."""
+def _name(script: Script, call: cst.Call) -> str:
+    """Return the name that a scaler is given, empty if it gets none."""
     assign = script.tree.parent(call)
     if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
-        return "a scaler", None
-    named = f"`{script.code(assign.targets[0].target)}`"
-    edits = script.edits.hoisted(call, loop.node)
-    because = "the scale is kept from pass to pass, so other steps are skipped"
-    title = f"Make {named} before the loop"
-    return named, Fix.unsafe(title, edits, because=because) if edits else None
-
-
-def _left_out_of_checkpoint(script: Script) -> Iterator[Misuse]:
-    scaling = script.optimizers.scaling
-    always = any(map(scaling.is_always_on, scaling.makers))
-    if not (always and scaling.of("scale", "step")) or scaling.escapes:
-        return
-    if scaling.of("state_dict") or any(
-        script.code(site.receiver).endswith("scaler")
-        for site in script.calls.of_methods("state_dict")
-    ):
-        return
-    scaler = script.code(scaling.of("scale", "step")[0].scaler)
-    found = [
-        checkpoint
-        for site in script.calls.of_methods("state_dict")
-        if _is_optimizer(script, site.receiver)
-        and not script.program.purpose.is_test(site.node)
-        and (checkpoint := _checkpoint(script, site.node)) is not None
-    ]
-    message = (
-        f"this checkpoint keeps the optimizer but not `{scaler}`, so a resumed run "
-        f"starts at the first scale again: add `{scaler}.state_dict()`"
-    )
-    for first in found[:1]:
-        yield Misuse(first, message, impact="low", beside=tuple(found[1:]))
-
-
-def _checkpoint(script: Script, call: cst.Call) -> cst.CSTNode | None:
-    """Return the dictionary or call that holds the state of an optimizer and of a network."""
-    holder: cst.CSTNode | None = None
-    for outer in script.tree.ancestors(call):
-        if isinstance(outer, (cst.Dict, cst.Call, cst.Tuple, cst.List)):
-            holder = outer
-            break
-        if isinstance(outer, cst.BaseSmallStatement):
-            return None
-    if holder is None:
-        return None
-    keeps = any(
-        (owner := receiver_of(other, "state_dict")) is not None and _is_network(script, owner)
-        for other in script.tree.within(holder, cst.Call)
-    )
-    named = isinstance(holder, cst.Dict) and any(
-        isinstance(element, cst.DictElement)
-        and isinstance(element.key, cst.SimpleString)
-        and _NETWORKS & set(script.names.words(element.key.value))
-        for element in holder.elements
-    )
-    return holder if keeps or named else None
-
-
-def _is_optimizer(script: Script, node: cst.BaseExpression) -> bool:
-    """Return whether a value is an optimizer, judged by its name if unknown."""
-    kind = script.kind(node)
-    named = {"optimizer", "optimiser", "optim"} & set(script.names.words(script.code(node)))
-    return kind is Kind.OPTIMIZER or (kind is Kind.UNKNOWN and bool(named))
-
-
-def _is_network(script: Script, node: cst.BaseExpression) -> bool:
-    """Return whether a value is a network, judged by its name if unknown."""
-    kind = script.kind(node)
-    return kind is Kind.MODULE or (
-        kind is Kind.UNKNOWN and bool(_NETWORKS & set(script.names.words(script.code(node))))
-    )
+        return ""
+    return f"`{script.code(assign.targets[0].target)}`"

@@ -194,12 +194,10 @@ class Rewriting:
             return True
         around = script.scopes.home(node)
         return any(
-            first < script.tree.order(call) < last
-            and method_of(call).endswith("_")
-            and isinstance(owner := receiver_of(call), cst.Name)
-            and owner.value == name.value
-            and not self._goes(call)
-            for call in script.tree.within(around, cst.Call)
+            first < script.tree.order(write.node) < last
+            and script.code(write.tensor) == name.value
+            and not self._goes(write.node)
+            for write in script.values.writes.within(around)
         )
 
     def _goes(self, node: cst.CSTNode) -> bool:

@@ -402,35 +402,6 @@ def written(script: Script, kept: Held, loop: cst.For | cst.While) -> bool:
     if any(isinstance(root, (cst.Attribute, cst.Call)) for root in kept.roots):
         return True
     texts = {script.code(root) for root in kept.roots}
-    return bool(texts) and any(script.code(place) in texts for place in _written(script, loop))
-
-
-def _written(script: Script, loop: cst.For | cst.While) -> Iterator[cst.BaseExpression]:
-    """Yield the tensors that a loop modifies in place."""
-    for line in script.tree.within(loop, cst.AugAssign):
-        yield _whole(line.target)
-    for assign in script.tree.within(loop, cst.Assign):
-        for each in assign.targets:
-            if isinstance(each.target, cst.Subscript):
-                yield _whole(each.target)
-    for call in script.tree.within(loop, cst.Call):
-        func, owner = call.func, receiver_of(call)
-        if owner is not None and method_of(call).endswith("_"):
-            yield _whole(owner)
-        for arg in call.args:
-            out = arg.keyword is not None and arg.keyword.value == "out"
-            if out or (script.name(func) or "").startswith("torch.distributed."):
-                yield arg.value
-
-
-def _whole(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return the tensor of which an expression is a slice or a view."""
-    while True:
-        if isinstance(node, cst.Subscript):
-            node = node.value
-        elif (owner := receiver_of(node)) is not None:
-            node = owner
-        elif isinstance(node, cst.Attribute) and node.attr.value in ("data", "T", "grad"):
-            node = node.value
-        else:
-            return node
+    return bool(texts) and any(
+        script.code(each.tensor) in texts for each in script.values.writes.within(loop)
+    )

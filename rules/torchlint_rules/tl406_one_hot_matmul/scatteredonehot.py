@@ -24,11 +24,8 @@ def scattered_later(script: Script, use: cst.Name, made: Binding) -> cst.Call | 
     """Return the only line that modifies named zeros, if it writes the ones."""
     if made.value is None or not _is_zeros(script, made.value):
         return None
-    changes = [
-        call
-        for name in script.scopes.uses(made, script.scopes.home(use))
-        if (call := _changing(script, name)) is not None
-    ]
+    uses = script.scopes.uses(made, script.scopes.home(use))
+    changes = [each.node for each in map(script.values.writes.at, uses) if each is not None]
     if len(changes) != 1 or not _fills(script, changes[0]):
         return None
     (change,) = changes
@@ -36,17 +33,6 @@ def scattered_later(script: Script, use: cst.Name, made: Binding) -> cst.Call | 
     line, reading = script.tree.statement(change), script.tree.statement(use)
     together = before and script.tree.parent(line) is script.tree.parent(reading)
     return change if together and isinstance(change, cst.Call) else None
-
-
-def _changing(script: Script, name: cst.Name) -> cst.CSTNode | None:
-    """Return the calls that modify the tensor of a name in place where it is read."""
-    holder = script.tree.parent(name)
-    if isinstance(holder, cst.Attribute) and holder.attr.value.endswith("_"):
-        return script.tree.parent(holder)
-    stored = isinstance(holder, cst.Subscript) and isinstance(
-        script.tree.parent(holder), (cst.AssignTarget, cst.AugAssign)
-    )
-    return holder if stored else None
 
 
 def _is_zeros(script: Script, node: cst.BaseExpression) -> bool:

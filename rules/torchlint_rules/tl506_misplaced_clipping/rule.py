@@ -16,7 +16,6 @@ from torchlint.api import (
     Kind,
     Rule,
     Script,
-    Span,
     method_of,
     receiver_of,
 )
@@ -125,8 +124,7 @@ class MisplacedClipping(Rule):
                 f"the norm of the gradients is added up one parameter after the other, {cost}: "
                 f"{better} takes them all at once"
             )
-            place = Span(script.span(node).start, script.span(node.iter).end)
-            yield Finding(self.code, place, message)
+            yield Finding(self.code, script.tree.header(node), message)
 
 
 def _draws_parameters(drawn: cst.BaseExpression) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edits, Finding, Fix, Rule, Script
-from torchlint_rules.tl510_rebuilt_in_loop.rebuilding import (
+from torchlint_rules.shared.rebuilding import (
     Rebuilt,
     hoisted,
     loss_loops,

@@ -10,7 +10,6 @@ import libcst as cst
 from torchlint.api import (
     Evaluation,
     Finding,
-    Fix,
     FlaggedEvaluation,
     Grad,
     GraphUse,
@@ -19,7 +18,8 @@ from torchlint.api import (
     Script,
     Span,
 )
-from torchlint_rules.shared.nograd import ENTRIES, decorated, evaluation_fix, without_graph, wrapped
+from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, without_graph
+from torchlint_rules.shared.wording import quoted
 from torchlint_rules.tl601_evaluation_with_gradients.generations import generations
 from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspections, metrics
 from torchlint_rules.tl601_evaluation_with_gradients.predictions import predictions
@@ -48,7 +48,7 @@ class EvaluationWithGradients(Rule):
                 continue
             names = list(dict.fromkeys(script.code(each.network) for each in recording))
             message = (
-                f"{_subject(evaluation)} runs {_listed(names)} with gradients on: autograd keeps "
+                f"{_subject(evaluation)} runs {quoted(names)} with gradients on: autograd keeps "
                 f"every activation for a backward pass that never comes; use `torch.no_grad()`"
             )
             if any(_is_volatile(call) for call in script.tree.within(region, cst.Call)):
@@ -80,8 +80,7 @@ class EvaluationWithGradients(Rule):
                 f"`torch.set_grad_enabled({asked})`"
             )
             assert isinstance(found.place, (cst.For, cst.While))
-            head = found.place.iter if isinstance(found.place, cst.For) else found.place.test
-            place = Span(script.span(found.place).start, script.span(head).end)
+            place = script.tree.header(found.place)
         else:
             cure = f"set_grad_enabled({asked})" if found.also_trains else "no_grad()"
             message = (
@@ -102,16 +101,11 @@ class EvaluationWithGradients(Rule):
             f"each pass runs `{script.code(network)}` with gradients on and uses no graph of its "
             "output; use `torch.no_grad()`"
         )
-        head = loop.iter if isinstance(loop, cst.For) else loop.test
-        span = Span(script.span(loop).start, script.span(head).end)
         function = script.scopes.function(loop)
-        if function is not None and script.functions.is_generator(function):
-            edits = decorated(script, function)
-        else:
-            edits = wrapped(script, loop)
-        title = "Generate under `torch.no_grad()`"
-        fix = Fix.unsafe(title, edits, because=_OTHERS) if edits else None
-        yield Finding(self.code, span, message, fix, impact="medium")
+        yields = function is not None and script.functions.is_generator(function)
+        place = function if function is not None and yields else loop
+        fix = without_graph(script, "Generate under `torch.no_grad()`", place, _OTHERS)
+        yield Finding(self.code, script.tree.header(loop), message, fix, impact="medium")
 
     def _prediction(
         self, script: Script, function: cst.FunctionDef, call: cst.Call
@@ -123,9 +117,7 @@ class EvaluationWithGradients(Rule):
             f"`{function.name.value}` runs `{script.tree.brief(call.func)}` with gradients on, and "
             "nothing goes back through its graph; use `torch.no_grad()`"
         )
-        edits = decorated(script, function)
-        title = "Decorate with `torch.no_grad()`"
-        fix = Fix.unsafe(title, edits, because=_OTHERS) if edits else None
+        fix = without_graph(script, "Decorate with `torch.no_grad()`", function, _OTHERS)
         yield Finding(self.code, script.span(call), message, fix, impact="medium")
 
     def _aside(self, script: Script, call: cst.Call, purpose: str) -> Finding:
@@ -133,9 +125,7 @@ class EvaluationWithGradients(Rule):
             f"`{script.code(call)}` is run for {purpose}, yet records a graph: put it "
             "under `torch.no_grad()`"
         )
-        edits = wrapped(script, script.tree.statement(call))
-        title, line = "Run it without gradients", script.tree.statement(call)
-        fix = without_graph(script, title, edits, line) if edits else None
+        fix = without_graph(script, "Run it without gradients", script.tree.statement(call))
         return Finding(self.code, script.span(call), message, fix)
 
 
@@ -149,24 +139,18 @@ def _learns(script: Script, network: cst.BaseExpression) -> bool:
 
 def _is_wanted(script: Script, node: cst.CSTNode) -> bool:
     """Return whether gradients are turned on around an evaluation (`with torch.enable_grad():`)."""
-    at = script.tree.parent(node)
-    while at is not None:
-        if isinstance(at, cst.With):
-            if any(script.values.gradients.mode(item.item) is Grad.ON for item in at.items):
-                return True
-        at = script.tree.parent(at)
-    return False
+    return any(
+        script.values.gradients.mode(item.item) is Grad.ON
+        for outer in script.tree.ancestors(node)
+        if isinstance(outer, cst.With)
+        for item in outer.items
+    )
 
 
 def _subject(evaluation: Evaluation) -> str:
     if evaluation.function is not None and evaluation.function.name.value not in ENTRIES:
         return f"`{evaluation.function.name.value}`"
     return "this evaluation"
-
-
-def _listed(names: list[str]) -> str:
-    quoted = [f"`{name}`" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def _is_volatile(call: cst.Call) -> bool:
@@ -178,5 +162,4 @@ def _place(script: Script, evaluation: Evaluation, forward: cst.Call) -> Span:
     node = evaluation.node
     if isinstance(node, cst.FunctionDef):
         return script.span(forward)
-    head = node.iter if isinstance(node, cst.For) else node.test
-    return Span(script.span(node).start, script.span(head).end)
+    return script.tree.header(node)

@@ -22,6 +22,7 @@ from torchlint.api import (
     Span,
     root_of,
 )
+from torchlint_rules.shared.wording import quoted
 from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
 
 DELIBERATE: Final = frozenset(
@@ -39,9 +40,9 @@ class EvaluationInTrainingMode(Rule):
             names = [script.code(network) for network in networks]
             told = all(script.modules.modes.depends_on_mode(network) for network in networks)
             message = (
-                f"{_listed(names)} {'is' if len(names) == 1 else 'are'} evaluated in training "
+                f"{quoted(names)} {'is' if len(names) == 1 else 'are'} evaluated in training "
                 f"mode: {'' if told else 'any '}dropout and batch norm make the score depend on "
-                f"chance; call {_listed([f'{name}.eval()' for name in names])} first"
+                f"chance; call {quoted([f'{name}.eval()' for name in names])} first"
             )
             edits = _fix(script, evaluations, names)
             fix = Fix.unsafe("Switch to evaluation mode", edits, because=BECAUSE) if edits else None
@@ -56,14 +57,14 @@ class EvaluationInTrainingMode(Rule):
             if id(each.loop.node) in seen or not (names := _never_in_eval(script, each)):
                 continue
             seen.add(id(each.loop.node))
-            cures = _listed([f"{name}.eval()" for name in names])
+            cures = quoted([f"{name}.eval()" for name in names])
             message = (
-                f"{_listed(names)} {'is' if len(names) == 1 else 'are'} evaluated in training "
+                f"{quoted(names)} {'is' if len(names) == 1 else 'are'} evaluated in training "
                 f"mode where `{script.code(each.test)}` is false: dropout and batch norm make the "
                 f"score depend on chance; call {cures} there"
             )
             place = each.place
-            span = _head(script, place) if isinstance(place, (cst.For, cst.While)) else None
+            span = script.tree.header(place) if isinstance(place, (cst.For, cst.While)) else None
             yield Finding(self.code, span or script.span(place), message)
 
     def _predicting(self, script: Script) -> Iterator[Finding]:
@@ -132,22 +133,12 @@ def _only_repeats(script: Script, evaluation: Evaluation) -> bool:
     return all(home is not evaluation.function and id(home) in own for home in homes)
 
 
-def _listed(names: list[str]) -> str:
-    return " and ".join(f"`{name}`" for name in names)
-
-
 def _place(script: Script, evaluation: Evaluation) -> Span:
     """Return the header of the loop, or the first forward call of a function without one."""
     node = evaluation.node
     if isinstance(node, cst.FunctionDef):
         return script.span(evaluation.forwards[0].call)
-    return _head(script, node)
-
-
-def _head(script: Script, loop: cst.For | cst.While) -> Span:
-    """Return the header of a loop."""
-    head = loop.iter if isinstance(loop, cst.For) else loop.test
-    return Span(script.span(loop).start, script.span(head).end)
+    return script.tree.header(node)
 
 
 def _never_in_eval(script: Script, evaluation: FlaggedEvaluation) -> list[str]:

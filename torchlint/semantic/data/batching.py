@@ -44,6 +44,8 @@ class Batching(ValueAnalysis):
     @memoized(None)
     def tensors(self, dataset: cst.BaseExpression) -> list[cst.BaseExpression] | None:
         """Return the tensors that a dataset indexes; None if it may reject a list of indices."""
+        if self.kinds.kind(dataset) is Kind.TENSOR:
+            return [dataset]
         origin = self.origins.of(dataset)
         if not origin.complete or not origin.values:
             return None

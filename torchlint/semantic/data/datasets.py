@@ -34,6 +34,8 @@ class Trait(Enum):
     """Draws random numbers."""
     MUTATES = auto()
     """Changes its own state when an item is read."""
+    ONCE = auto()
+    """Makes something for itself when its first item is read."""
     HANDLE = auto()
     """Holds an open file or connection."""
     ON_DEVICE = auto()
@@ -51,6 +53,7 @@ Traits = Mapping[Trait, str]
 
 _Reader = Callable[[cst.BaseExpression], Traits]
 
+_ARRAYS: Final = (Kind.TENSOR, Kind.NDARRAY)
 _EVERY: Final = (Trait.IN_MEMORY, Trait.FEW)
 """Traits that several datasets have together only if each has them."""
 _FEW: Final = 256
@@ -105,6 +108,8 @@ class Datasets(ValueAnalysis):
             return {Trait.IN_MEMORY: node.value}
         if self.rows.are(node):
             return {Trait.IN_MEMORY: self.tree.code(node)}
+        if self.kinds.kind(node) in _ARRAYS:
+            return {Trait.IN_MEMORY: self.tree.code(node), **self._moved(node)}
         return self._of_all(node, (), self._of_value)
 
     def entry_traits(
@@ -186,7 +191,7 @@ class Datasets(ValueAnalysis):
             return self._of_made(value)
         if self._in_memory_value(value):
             return {Trait.IN_MEMORY: self.tree.code(value)}
-        if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
+        if isinstance(value, cst.BinaryOperation):
             return _joined([self.traits(value.left), self.traits(value.right)])
         return {Trait.UNSEEN: self.tree.code(value)}
 
@@ -194,10 +199,21 @@ class Datasets(ValueAnalysis):
         if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
             if value.func.attr.value in _TENSOR_METHODS and self.names.name(value.func) is None:
                 return True
+        if self._is_arithmetic(value):
+            return True
         return isinstance(value, (cst.List, cst.Tuple, cst.ListComp)) or self.kinds.kind(value) in (
-            Kind.TENSOR,
-            Kind.NDARRAY,
+            *_ARRAYS,
             Kind.SEQUENCE,
+        )
+
+    def _is_arithmetic(self, value: cst.BaseExpression) -> bool:
+        """Return whether a value is computed as only tensors and arrays are, not `one + other`."""
+        return isinstance(value, cst.BinaryOperation) and (
+            not isinstance(value.operator, cst.Add)
+            or any(
+                self.kinds.kind(side) is Kind.NUMBER or self._is_arithmetic(side)
+                for side in (value.left, value.right)
+            )
         )
 
     def _of_made(self, call: cst.Call) -> Traits:
@@ -300,12 +316,9 @@ class Datasets(ValueAnalysis):
         found.append(self._of_state(owner, bodies))
         if _ITERABLE in bases:
             found.append(self._of_stream(stream))
-        elif read is not None and not any(found) and self.work.returns_kept(read):
-            found.append({Trait.IN_MEMORY: owner.name.value})
-        elif read is not None and not any(found) and self.work.only_indexes(read, self._on_disk):
-            found.append({Trait.IN_MEMORY: owner.name.value})
-            if self.work.is_made_of_names(read):
-                found.append({Trait.SAME: owner.name.value})
+        works = any(trait is not Trait.ONCE for each in found for trait in each)
+        if read is not None and _ITERABLE not in bases and not works:
+            found.append(self._of_memory(owner, read))
         if self._few(owner):
             found.append({Trait.FEW: f"{owner.name.value}.__len__"})
         joined: dict[Trait, str] = {}
@@ -327,6 +340,16 @@ class Datasets(ValueAnalysis):
         )
         word = "IterableDataset"
         return {Trait.ITERABLE: word} if shards else _stream(word)
+
+    def _of_memory(self, owner: cst.ClassDef, read: cst.FunctionDef) -> Traits:
+        """Return that a method only reads what is in memory, if it does."""
+        word = owner.name.value
+        if self.work.returns_kept(read):
+            return {Trait.IN_MEMORY: word}
+        if not self.work.only_indexes(read, self._on_disk):
+            return {}
+        same: Traits = {Trait.SAME: word} if self.work.is_made_of_names(read) else {}
+        return {Trait.IN_MEMORY: word, **same}
 
     def _few(self, owner: cst.ClassDef) -> bool:
         length = self.functions.method(owner, "__len__")
@@ -381,6 +404,9 @@ class Datasets(ValueAnalysis):
         changed = self.work.changed(body, self._opens)
         if changed:
             found[Trait.MUTATES] = changed
+        made = self.work.made_once(body)
+        if made:
+            found[Trait.ONCE] = made
         drawn = self.work.drawn(body)
         if drawn:
             found[Trait.RANDOM] = drawn
@@ -473,8 +499,12 @@ class Datasets(ValueAnalysis):
         moved = filter(self.work.moves_to_device, self.tree.within(region, cst.Call))
         call = next(moved, None)
         if call is None and isinstance(region, cst.Call):
-            movers = (self.work.mover(arg.value) for arg in region.args)
-            call = next((each for each in movers if each is not None), None)
+            return self._moved(*(arg.value for arg in region.args))
+        return {} if call is None else {Trait.ON_DEVICE: self.tree.code(call.func)}
+
+    def _moved(self, *nodes: cst.BaseExpression) -> Traits:
+        """Return the code that put one of some values on an accelerator, if any did."""
+        call = next(filter(None, map(self.work.mover, nodes)), None)
         return {} if call is None else {Trait.ON_DEVICE: self.tree.code(call.func)}
 
 

@@ -9,7 +9,9 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
+from torchlint.semantic.loops.flags import is_spent, missing
 from torchlint.semantic.scope.libraries import TO_HOST
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
@@ -73,24 +75,80 @@ class ItemWork(ValueAnalysis):
     def changed(self, body: cst.CSTNode, opens: Callable[[cst.BaseExpression], bool]) -> str:
         """Return the attribute or global that a function mutates, "" if it mutates none.
 
-        Opening a file on first use (`opens`) does not count: each worker opens its own.
+        Opening a file on first use (`opens`) does not count: each worker opens its own. Nor does
+        what a branch makes once, nor what each item computes again before reading it.
         """
         for target, value in self._targets(body):
             if value is not None and opens(value):
                 continue
             name = self._kept(target)
-            if name:
+            if name and not self._is_made_once(target, body) and not self._is_scratch(target, body):
                 return name
         for call in self.functions.own(body, cst.Call):
-            if isinstance(call.func, cst.Attribute) and call.func.attr.value in _CHANGING:
-                name = self._kept(call.func.value)
-                if name and self.functions.callee(call) is None:
-                    return name
-            if self.names.name(call.func) == "builtins.next" and call.args:
-                name = self._kept(call.args[0].value)
-                if name:
-                    return name
+            name = self._changed_by(call)
+            if name and not self._is_made_once(call, body):
+                return name
         return ""
+
+    def _changed_by(self, call: cst.Call) -> str:
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _CHANGING:
+            return "" if self.functions.callee(call) is not None else self._kept(call.func.value)
+        drawn = self.names.name(call.func) == "builtins.next" and call.args
+        return self._kept(call.args[0].value) if drawn else ""
+
+    def made_once(self, body: cst.CSTNode) -> str:
+        """Return what a function makes when the first item is read, "" if it makes nothing."""
+        targets = (target for target, _ in self._targets(body))
+        made = (self._kept(each) for each in targets if self._is_made_once(each, body))
+        return next(filter(None, made), "")
+
+    def _is_made_once(self, node: cst.CSTNode, body: cst.CSTNode, depth: int = CALLED) -> bool:
+        """Return whether a node runs only in a branch that makes what it finds missing."""
+        if any(self.tree.inside(node, each) for each in self._making(body)):
+            return True
+        calls = self.functions.callers(body) if isinstance(body, cst.FunctionDef) else ()
+        return bool(calls and depth) and all(
+            self._is_made_once(call, self.scopes.home(call), depth - 1) for call in calls
+        )
+
+    def _making(self, body: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """Yield the blocks of a function that make what their tests find missing."""
+        for line in self.functions.own(body, cst.If):
+            block = line.body
+            wanted = missing(self.tree, line.test)
+            if any(path in wanted for path in self._made(block)):
+                yield block
+            elif isinstance(block, cst.IndentedBlock):
+                if is_spent(self.tree, line.test, [block], body):
+                    yield block
+
+    def _made(self, block: cst.CSTNode) -> Iterator[str]:
+        """Yield the paths of the attributes that a block assigns, with all that it calls."""
+        for body in self.functions.reached(block):
+            for target, _ in self._targets(body):
+                if isinstance(target, cst.Attribute):
+                    yield dotted(target)
+
+    def _is_scratch(self, target: cst.BaseExpression, body: cst.CSTNode) -> bool:
+        """Return whether each item assigns an attribute before anything reads it."""
+        if not isinstance(target, cst.Attribute) or not isinstance(body, cst.FunctionDef):
+            return False
+        mentions = self.functions.attributes(target.attr.value)
+        first = min(self.tree.among(mentions, body), key=self.tree.order)
+        line = self.tree.statement(first)
+        return (
+            not self.scopes.reads(first)
+            and self.tree.parent(line) is body.body
+            and list(self.tree.among(mentions, line)) == [first]
+            and any(map(self.scopes.reads, mentions))
+            and all(self.tree.inside(each, body) or self._begins(each) for each in mentions)
+        )
+
+    def _begins(self, node: cst.Attribute) -> bool:
+        """Return whether a constructor gives an attribute its first value."""
+        function = self.scopes.function(node)
+        begins = function is not None and function.name.value == "__init__"
+        return begins and not self.scopes.reads(node)
 
     def _targets(
         self, body: cst.CSTNode
@@ -231,7 +289,8 @@ class ItemWork(ValueAnalysis):
             *self.tree.within(read, cst.While),
             *self.tree.within(read, cst.With),
         ]
-        if blocks or not all(self._cheap(call) for call in self.functions.own(read, cst.Call)):
+        calls = (c for c in self.functions.own(read, cst.Call) if not self._is_made_once(c, read))
+        if blocks or not all(map(self._cheap, calls)):
             return False
         indexed = [
             node.value

@@ -315,6 +315,11 @@ class Tree:
     def _places(self) -> Places:
         return Places(self.source, self.syntax, self.texts, self.ancestors)
 
+    def header(self, loop: cst.For | cst.While) -> Span:
+        """Return the characters of the header of a loop, without its colon."""
+        head = loop.iter if isinstance(loop, cst.For) else loop.test
+        return Span(self.span(loop).start, self.span(head).end)
+
     def holds(self, node: cst.CSTNode, span: Span) -> bool:
         """Return whether some code begins inside a node."""
         whole = self.span(node)

@@ -10,12 +10,13 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
 from torchlint.semantic.loops.loops import LoopNode
 from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.values.writes import Writes
 
 Runs = Sequence[cst.Call]
 """The calls that lead from a loop to a function, the one in the loop itself first."""
@@ -47,9 +48,10 @@ class Invariance(IntEnum):
 class Invariances(Analysis):
     """Decides whether expressions are loop-invariant."""
 
-    def __init__(self, functions: Functions, work: ItemWork) -> None:
-        super().__init__(functions)
+    def __init__(self, work: ItemWork, writes: Writes) -> None:
+        super().__init__(work.functions)
         self.work = work
+        self.writes = writes
 
     def of(self, node: cst.BaseExpression, loop: LoopNode, runs: Runs = ()) -> Invariance:
         """Return whether an expression is loop-invariant.
@@ -65,6 +67,7 @@ class _Passes:
     def __init__(self, asked: Invariances, loop: LoopNode, runs: Runs) -> None:
         self.functions = asked.functions
         self.work = asked.work
+        self.writes = asked.writes
         self.tree = asked.tree
         self.scopes = asked.scopes
         self.names = asked.names
@@ -159,15 +162,9 @@ class _Passes:
         for region in self.regions:
             for call in self.tree.within(region, cst.Call):
                 func = call.func
-                if isinstance(func, cst.Attribute):
-                    if func.attr.value in _CHANGING or func.attr.value.endswith("_"):
-                        found.add(dotted(func.value))
-            lines: list[cst.AssignTarget | cst.AugAssign] = [
-                *self.tree.within(region, cst.AssignTarget),
-                *self.tree.within(region, cst.AugAssign),
-            ]
-            targets = [line.target for line in lines]
-            found.update(dotted(each.value) for each in targets if isinstance(each, cst.Subscript))
+                if isinstance(func, cst.Attribute) and func.attr.value in _CHANGING:
+                    found.add(dotted(func.value))
+            found.update(dotted(each.tensor) for each in self.writes.within(region))
         return frozenset(found)
 
     # -- calls ----------------------------------------------------------------

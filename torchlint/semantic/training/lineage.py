@@ -124,12 +124,11 @@ class Lineage(LoopAnalysis):
         """Yield what the function around a name writes into it: `found[mask] = value`."""
         home = self.scopes.home(node)
         for name in self.tree.spelled(node.value):
-            holder = self.tree.parent(name)
-            if isinstance(holder, cst.Subscript) and holder.value is name:
-                target = self.tree.parent(holder)
-                line = self.tree.parent(target) if isinstance(target, cst.AssignTarget) else None
-                if isinstance(line, cst.Assign) and self.scopes.home(name) is home:
-                    yield line.value
+            write = self.values.writes.at(name)
+            target = write.node if write is not None else None
+            line = self.tree.parent(target) if isinstance(target, cst.AssignTarget) else None
+            if isinstance(line, cst.Assign) and self.scopes.home(name) is home:
+                yield line.value
 
     def _asks(self, node: cst.Name) -> bool:
         """Return whether the function around a name makes its tensor ask for gradients."""

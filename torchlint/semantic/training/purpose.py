@@ -141,7 +141,9 @@ class Purpose(LoopAnalysis):
         )
 
     def is_never_reached(self, span: Span) -> bool:
-        """Return whether code runs in nothing but a script that always raises before it works."""
+        """Return whether code runs in nothing but a file that always raises before it works."""
+        if self.tree.view.is_broken:
+            return True
         if not self._is_started or self.tree.source.is_notebook:
             return False
         outer = self._outermost(span)

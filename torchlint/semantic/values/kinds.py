@@ -13,6 +13,7 @@ from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import choices_of, last_word, method_of, replaces_itself
+from torchlint.semantic.values.datasetfields import kind_of_field
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     PASSED_ON,
@@ -162,6 +163,10 @@ class Kinds(Analysis):
             return _TENSOR
         if base is _LOADER:
             return {"dataset": Kind.DATASET, "sampler": Kind.SAMPLER}.get(attribute, _UNKNOWN)
+        if base is Kind.DATASET:
+            kept = kind_of_field(self.names, self.origins, node)
+            if kept is not _UNKNOWN:
+                return kept
         if base is _MODULE and attribute == "module":
             return _MODULE
         if base is _NDARRAY and attribute == "T":

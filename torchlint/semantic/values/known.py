@@ -10,6 +10,7 @@ from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.losses import Losses
 from torchlint.semantic.values.origins import Origins
 from torchlint.semantic.values.values import Values
+from torchlint.semantic.values.writes import Writes
 
 
 class KnownValues(Values):
@@ -25,6 +26,7 @@ class KnownValues(Values):
         self.kind = self.kinds.kind
         """Return the kind of an expression."""
         self.gradients = Gradients(functions, self)
+        self.writes = Writes(functions)
 
 
 class ValueAnalysis(Analysis):

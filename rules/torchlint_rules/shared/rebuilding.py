@@ -150,7 +150,9 @@ def _is_same(
     loop: Loop,
     runs: tuple[cst.Call, ...],
 ) -> bool:
-    values = [arg.value for arg in call.args]
+    """Return whether all iterations make the same object, be it `enabled` or not."""
+    told = [arg for arg in call.args if arg.keyword is None or arg.keyword.value != "enabled"]
+    values = [arg.value for arg in told]
     node = whole
     while node is not call and isinstance(node, cst.Call) and (inner := receiver_of(node)):
         values += [arg.value for arg in node.args]
