@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.api import Grad, GraphUse, Mode, Role, Script
 
 _MADE: Final = frozenset("torch.zeros torch.ones torch.rand torch.randn torch.empty".split())
+_INFERS: Final = ("infer", "inference")
 _PREDICTS: Final = frozenset("predict predicts infer inference".split())
 
 
@@ -42,7 +43,9 @@ def _only_applies(script: Script, function: cst.FunctionDef, calls: list[cst.Cal
         return False
     use = script.evaluations.escapes.use_within(function.body, calls)
     if use is GraphUse.ESCAPED:
-        return _predicts_in_eval(script, function) and not script.functions.callers(function)
+        return not script.functions.callers(function) and (
+            _predicts_in_eval(script, function) or _is_inference(script, function)
+        )
     if use is not GraphUse.DROPPED or not _is_run(script, function):
         return False
     return not any(_is_tried(script, call) for call in calls)
@@ -74,6 +77,19 @@ def _is_tried(script: Script, call: cst.Call) -> bool:
         isinstance(made := script.values.value_of(arg.value).node, cst.Call)
         and script.name(made.func) in _MADE
         for arg in call.args
+    )
+
+
+def _is_inference(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether a method of a network is, by its name, its inference."""
+    owner = script.scopes.class_of(function)
+    if owner is None or script.names.words(function.name.value)[0] not in _INFERS:
+        return False
+    calls = script.whole.functions.named_like(function)
+    return script.functions.method(owner, "forward") is not None and all(
+        script.whole.values.gradients.grad(call) is Grad.ON
+        and script.whole.evaluations.escapes.use_of(call) is not GraphUse.TRAINED
+        for call in calls
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import libcst as cst
@@ -13,6 +13,7 @@ from torchlint.api import (
     FlaggedEvaluation,
     Grad,
     GraphUse,
+    Impact,
     Kind,
     Rule,
     Script,
@@ -21,7 +22,11 @@ from torchlint.api import (
 from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, without_graph
 from torchlint_rules.shared.wording import quoted
 from torchlint_rules.tl601_evaluation_with_gradients.generations import generations
-from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspections, metrics
+from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import (
+    actions,
+    inspections,
+    metrics,
+)
 from torchlint_rules.tl601_evaluation_with_gradients.predictions import predictions
 
 _OTHERS: Final = "what it computes beside the network no longer records a graph either"
@@ -62,12 +67,15 @@ class EvaluationWithGradients(Rule):
         for loop, call in generations(script):
             covered.append(loop)
             yield from self._generation(script, loop, call)
-        for call in metrics(script):
-            covered.append(call)
-            yield self._aside(script, call, "a metric only")
-        for call in inspections(script):
-            covered.append(call)
-            yield self._aside(script, call, "a look at its output only")
+        asides: tuple[tuple[Callable[[Script], Iterator[cst.Call]], str, Impact | None], ...] = (
+            (metrics, "a metric only", None),
+            (inspections, "a look at its output only", None),
+            (actions, "the next action only", "low"),
+        )
+        for find, purpose, impact in asides:
+            for call in find(script):
+                covered.append(call)
+                yield self._aside(script, call, purpose, impact)
         for function, call in predictions(script, covered):
             yield from self._prediction(script, function, call)
 
@@ -120,13 +128,15 @@ class EvaluationWithGradients(Rule):
         fix = without_graph(script, "Decorate with `torch.no_grad()`", function, _OTHERS)
         yield Finding(self.code, script.span(call), message, fix, impact="medium")
 
-    def _aside(self, script: Script, call: cst.Call, purpose: str) -> Finding:
+    def _aside(
+        self, script: Script, call: cst.Call, purpose: str, impact: Impact | None
+    ) -> Finding:
         message = (
             f"`{script.code(call)}` is run for {purpose}, yet records a graph: put it "
             "under `torch.no_grad()`"
         )
         fix = without_graph(script, "Run it without gradients", script.tree.statement(call))
-        return Finding(self.code, script.span(call), message, fix)
+        return Finding(self.code, script.span(call), message, fix, impact=impact)
 
 
 def _learns(script: Script, network: cst.BaseExpression) -> bool:
