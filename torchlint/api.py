@@ -20,7 +20,14 @@ from torchlint.semantic.scope.libraries import COLLATORS, Factory
 from torchlint.semantic.scope.limits import ASSIGNED, CALLERS
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import Script
-from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of, root_of, word_of
+from torchlint.semantic.syntax.methods import (
+    last_word,
+    method_of,
+    operands_of,
+    receiver_of,
+    root_of,
+    word_of,
+)
 from torchlint.semantic.training.accumulators import Accumulation, Accumulator
 from torchlint.semantic.training.additions import Adding, Addition
 from torchlint.semantic.training.arguments import Setting, TrainerArguments, TrainerCall
@@ -28,6 +35,7 @@ from torchlint.semantic.training.compiled import Compilation, Frame
 from torchlint.semantic.training.escapes import GraphUse
 from torchlint.semantic.training.evaluations import Evaluation
 from torchlint.semantic.training.flaggedevaluations import FlaggedEvaluation
+from torchlint.semantic.training.hostsyncs import Cause, HostSync
 from torchlint.semantic.training.invariance import Invariance
 from torchlint.semantic.training.layers import Layer, LayerPair
 from torchlint.semantic.training.lineage import Ancestry
@@ -65,6 +73,7 @@ __all__ = [
     "Attention",
     "Binding",
     "CallSite",
+    "Cause",
     "Compilation",
     "Duty",
     "Edit",
@@ -81,6 +90,7 @@ __all__ = [
     "Grad",
     "GradientAccumulation",
     "GraphUse",
+    "HostSync",
     "How",
     "Impact",
     "Invariance",
@@ -126,6 +136,7 @@ __all__ = [
     "Wrapped",
     "last_word",
     "method_of",
+    "operands_of",
     "receiver_of",
     "root_of",
     "word_of",

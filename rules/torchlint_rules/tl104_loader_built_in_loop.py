@@ -21,6 +21,7 @@ from torchlint.api import (
     Script,
     State,
 )
+from torchlint_rules.shared.rebuilding import is_rare, ways
 
 
 class LoaderBuiltInLoop(Rule):
@@ -101,8 +102,8 @@ def _remade(
     script: Script, loader: Loader, epochs: list[Loop]
 ) -> tuple[Loop, tuple[cst.Call, ...], Invariance] | None:
     """Return the epoch loop that rebuilds a loader, and the calls that lead to it."""
-    for loop, runs in _ways(script, loader.node, CALLERS):
-        if loop not in epochs or _is_rare(script, runs[0] if runs else loader.node, loop):
+    for loop, runs in ways(script, loader.node, CALLERS):
+        if loop not in epochs or is_rare(script, runs[0] if runs else loader.node, loop):
             continue
         found = min(
             (script.loops.invariances.of(arg.value, loop.node, runs) for arg in loader.node.args),
@@ -111,33 +112,6 @@ def _remade(
         if found is not Invariance.CHANGING:
             return loop, runs, found
     return None
-
-
-def _ways(
-    script: Script, node: cst.CSTNode, depth: int
-) -> Iterator[tuple[Loop, tuple[cst.Call, ...]]]:
-    """Yield the loops that reach a node, with the calls in between."""
-    around = list(script.loops.around(node))
-    function = script.scopes.function(node)
-    if around:
-        yield from ((loop, ()) for loop in around)
-    elif function is not None and depth:
-        for call in script.functions.callers(function):
-            for loop, runs in _ways(script, call, depth - 1):
-                yield loop, (*runs, call)
-
-
-def _is_rare(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
-    """Return whether only some iterations of a loop reach a node."""
-    child: cst.CSTNode = node
-    while child is not loop.node:
-        parent = script.tree.parent(child)
-        if parent is None or isinstance(parent, (cst.ExceptHandler, cst.IfExp)):
-            return True
-        if isinstance(parent, cst.If) and child is not parent.test:
-            return True
-        child = parent
-    return False
 
 
 # -- the fix ------------------------------------------------------------------

@@ -171,16 +171,11 @@ def _is_own(script: Script, call: cst.Call, root: cst.BaseExpression) -> bool:
     loops = [loop.node for loop in script.loops.around(call)]
     if any(not script.tree.inside(b.node, loop) for b in bindings for loop in loops[:1]):
         return False
-    uses = [
-        use
-        for use in script.tree.within(home, cst.Name)
-        if use.value == root.value
-        and use is not root
+    return not any(
+        use is not root
         and script.scopes.stored(use) is None
         and any(binding in bindings for binding in script.scopes.reaching(use))
-    ]
-    return all(_only_reads(script, use) for use in uses) and all(
-        script.tree.order(use) < script.tree.order(call) for use in uses
+        for use in script.tree.among(script.tree.spelled(root.value), home)
     )
 
 
@@ -200,16 +195,6 @@ def _is_new(script: Script, binding: Binding) -> bool:
     if not isinstance(root, cst.Name) or root.value != binding.name:
         return False
     return all(script.answer(_is_new, each, False) for each in script.scopes.reaching(root))
-
-
-def _only_reads(script: Script, use: cst.Name) -> bool:
-    """Return whether a use of an array neither stores nor passes on its memory."""
-    holder = script.tree.parent(use)
-    if isinstance(holder, (cst.Attribute, cst.Subscript, cst.BinaryOperation, cst.Comparison)):
-        return True
-    outer = script.tree.taker(use)
-    name = script.name(outer.func) if isinstance(outer, cst.Call) else None
-    return (name or "").startswith(("numpy.", "cv2.", "builtins.len", "builtins.print"))
 
 
 def _is_written(script: Script, root: cst.BaseExpression, call: cst.Call) -> bool:

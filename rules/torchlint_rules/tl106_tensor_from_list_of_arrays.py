@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Grad, How, Kind, Rule, Script, receiver_of, root_of
+from torchlint.api import Finding, Fix, Grad, Kind, Rule, Script, receiver_of
 
 _TYPED: Final = {
     "torch.FloatTensor": "float32",
@@ -154,28 +154,10 @@ def _stacked_arrays(
 
 
 def _one_dtype(script: Script, members: _Members) -> str:
-    """Return the dtype that all arrays of a list share, `same` if only that is known."""
+    """Return the dtype that all arrays of a list share, empty if that is unknown."""
     arrays = [script.values.arrays.array(element) for element in members.elements]
     dtypes = {array.dtype if array is not None else "" for array in arrays}
-    if len(dtypes) == 1 and (dtype := dtypes.pop()):
-        return dtype
-    if len(members.elements) == 1 and _from_one_array(script, members.elements[0]):
-        return "same"
-    return ""
-
-
-def _from_one_array(script: Script, element: cst.BaseExpression) -> bool:
-    """Return whether an expression only indexes an array that no iteration changes."""
-    if not isinstance(element, cst.Subscript):
-        return False
-    base = element.value
-    array = script.values.arrays.array(base)
-    if array is None or not isinstance(base, (cst.Name, cst.Attribute)):
-        return False
-    root = root_of(base)
-    return isinstance(root, cst.Name) and all(
-        binding.how is not How.LOOP for binding in script.scopes.reaching(root)
-    )
+    return dtypes.pop() if len(dtypes) == 1 else ""
 
 
 # -- losses -------------------------------------------------------------------
@@ -190,18 +172,9 @@ def _stacked_losses(
     if name != "torch.tensor" or edits is None or len(call.args) > 1 or given.keyword is not None:
         return None
     attached = [each for each in members.elements if not _is_detached(script, each)]
-    if isinstance(given.value, cst.Name):
-        if attached:
-            code = f"[loss.detach() for loss in {given.value.value}]"
-            edits = (*edits, *script.edits.replace(given.value, code))
-    else:
-        for element in attached:
-            span = script.span(element)
-            if not isinstance(element, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
-                edits = (*edits, *script.edits.insert(span.start, "("))
-                edits = (*edits, *script.edits.insert(span.end, ").detach()"))
-            else:
-                edits = (*edits, *script.edits.insert(span.end, ".detach()"))
+    if attached:
+        code = f"[loss.detach() for loss in {script.code(given.value)}]"
+        edits = (*edits, *script.edits.replace(given.value, code))
     if script.program.devices.can_use_accelerator:
         edits = (*edits, *script.edits.insert(script.edits.closing(call) + 1, ".cpu()"))
     title = "Stack the losses with `torch.stack`"

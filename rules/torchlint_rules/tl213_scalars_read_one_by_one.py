@@ -15,16 +15,14 @@ from torchlint.api import (
     Kind,
     Note,
     Reading,
-    Role,
     Rule,
     Script,
     State,
     method_of,
     receiver_of,
 )
+from torchlint_rules.shared.avoidablereads import is_avoidable
 from torchlint_rules.shared.graphbreaks import without_breaks
-from torchlint_rules.shared.occasionalreads import occasional_reads
-from torchlint_rules.shared.stepreads import kept_in_steps
 
 _FEW: Final = 2
 _AVERAGES: Final = frozenset("mean norm std var".split())
@@ -38,7 +36,6 @@ _NESTING: Final = (
     cst.BooleanOperation,
 )
 """Expressions whose parts run more than once, or not at all."""
-_RECORDS: Final = frozenset("log logs logger logging writer tracker print wandb".split())
 
 
 class ScalarsReadOneByOne(Rule):
@@ -89,7 +86,7 @@ class ScalarsReadOneByOne(Rule):
             return
         if not script.loops.each_step(node):
             return
-        if is_list and (reading is None or _is_avoidable(script, reading)):
+        if is_avoidable(script, value) or (is_list and reading is None):
             return
         held = script.code(owner)
         copy = f"torch.stack([*{held}.values()]).tolist()"
@@ -144,7 +141,7 @@ def _groups(script: Script) -> Iterator[list[Reading]]:
         for run in _runs(script, readings) if len(readings) >= _FEW else ():
             if len(run) < _FEW or not script.loops.each_step(run[0].node):
                 continue
-            if not any(_is_avoidable(script, each) for each in run):
+            if not any(is_avoidable(script, each.node) for each in run):
                 yield run
 
 
@@ -192,53 +189,6 @@ def _joins(script: Script, run: Sequence[Reading], reading: Reading) -> bool:
             if script.loops.is_step(call) or script.loops.module_call(call) is not None
         )
     return not script.readings.works_between(run[-1].node, reading.node, loop.node)
-
-
-def _is_avoidable(script: Script, reading: Reading) -> bool:
-    """Return whether another rule says that the step need not read a value."""
-    node = reading.node
-    if script.readings.is_logged(node) or id(node) in script.once(_unneeded):
-        return True
-    if _is_recorded(script, node):
-        return True
-    added = {
-        id(each)
-        for role in Role
-        for one in script.readings.accumulations(role)
-        for each in one.values
-    }
-    return any(id(outer) in added for outer in (node, *script.tree.ancestors(node)))
-
-
-def _is_recorded(script: Script, node: cst.CSTNode) -> bool:
-    """Return whether a value only becomes part of a log line, or of a name that they show."""
-    line = script.tree.smallest_statement(node)
-    if _records(script, line):
-        return True
-    if not isinstance(line, cst.Assign) or len(line.targets) != 1:
-        return False
-    target = line.targets[0].target
-    bound = script.scopes.stored(target) if isinstance(target, cst.Name) else None
-    uses = list(script.scopes.uses(bound, script.scopes.home(line))) if bound is not None else []
-    return bool(uses) and all(_records(script, script.tree.smallest_statement(use)) for use in uses)
-
-
-def _records(script: Script, line: cst.CSTNode) -> bool:
-    """Return whether a statement only calls something that is named like a log."""
-    if not isinstance(line, cst.Expr) or not isinstance(line.value, cst.Call):
-        return False
-    return not _RECORDS.isdisjoint(script.names.words(script.code(line.value.func)))
-
-
-def _unneeded(script: Script) -> set[int]:
-    """Return the reads whose value no pass needs, or only an occasional one."""
-    roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
-    waits = [wait for loop in script.loops.of(*roles) for wait in script.readings.waits.of(loop)]
-    kept = [each for _, found in script.once(kept_in_steps) for each in found]
-    found = [wait.reading for wait in waits] + [each.reading for each in kept]
-    return {id(one.node) for one in found} | {
-        id(each.node) for role in roles for each in occasional_reads(script, role)
-    }
 
 
 # -- the fix ------------------------------------------------------------------------

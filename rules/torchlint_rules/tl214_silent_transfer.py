@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import TENSORS, Finding, Fix, Kind, Rule, Script, State, receiver_of
+from torchlint.api import Cause, Finding, Fix, Kind, Rule, Script, receiver_of
 
 _METHODS: Final = {
     "LongTensor": "long",
@@ -19,7 +19,10 @@ _METHODS: Final = {
     "BFloat16Tensor": "bfloat16",
 }
 """Tensor types of the host, with the methods that convert and stay on the device."""
-_ONE_HOT: Final = "torch.nn.functional.one_hot"
+_SIZES: Final = {
+    "one_hot": "waits for the largest class; pass num_classes",
+    "repeat_interleave": "waits for the sum of the repeats; pass output_size if it is known",
+}
 
 
 class SilentTransfer(Rule):
@@ -42,11 +45,6 @@ class _Transfer(NamedTuple):
     fix: Fix | None = None
 
 
-def _on_device(script: Script, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is a tensor that may be on the device."""
-    return script.kind(node) in TENSORS and not script.values.placement.on_host(node)
-
-
 # -- conversions by the name of a tensor type ------------------------------------------
 
 
@@ -56,7 +54,7 @@ def _types(script: Script) -> Iterator[_Transfer]:
         call = site.node
         func = cst.ensure_type(call.func, cst.Attribute)
         method = _conversion(script, call)
-        if not method or not _on_device(script, func.value):
+        if not method or not script.values.placement.may_be_on_device(func.value):
             continue
         back = _moved_back(script, call)
         if back is None:
@@ -107,7 +105,7 @@ def _lists(script: Script) -> Iterator[_Transfer]:
         ]
         if not given or not all(_is_of_numbers(script, each) for each in given):
             continue
-        if _on_device(script, item.value):
+        if script.values.placement.may_be_on_device(item.value):
             index = script.code(given[0])
             cost = f"copies `{index}` to the device and waits; make the index there, once, or slice"
             yield _Transfer(item, cost)
@@ -128,7 +126,7 @@ def _lookups(script: Script) -> Iterator[_Transfer]:
         index, table = site.node, _table(script, site.node)
         if table is None or not script.values.placement.on_host(table):
             continue
-        if _on_device(script, site.receiver) and _rows_go_back(script, index):
+        if script.values.placement.may_be_on_device(site.receiver) and _rows_go_back(script, index):
             held = script.tree.brief(table)
             cost = f"waits, to look up `{held}` on the host; keep `{held}` on the device"
             yield _Transfer(index, cost)
@@ -166,19 +164,9 @@ def _rows_go_back(script: Script, index: cst.Call) -> bool:
 
 def _counts(script: Script) -> Iterator[_Transfer]:
     """Yield the calls that ask the device for the size of their result."""
-    for site in script.calls.of(_ONE_HOT):
-        given = site.given("tensor")
-        if given is not None and site.argument("num_classes").state is State.ABSENT:
-            if _on_device(script, given.value):
-                yield _Transfer(site.node, "waits for the largest class; pass num_classes")
-    for site in script.calls.of_methods("repeat_interleave"):
-        call = site.node
-        counts = site.given("repeats")
-        if counts is None or site.argument("output_size").state is not State.ABSENT:
-            continue
-        if site.has_splat or not _on_device(script, counts.value):
-            continue
-        yield _Transfer(call, "waits for the sum of the repeats; pass output_size if it is known")
+    for sync in script.readings.syncs.of(Cause.SIZED):
+        if sync.word in _SIZES:
+            yield _Transfer(sync.node, _SIZES[sync.word])
 
 
 # -- the scale of a gradient scaler ----------------------------------------------------
@@ -207,7 +195,7 @@ def _entries(script: Script) -> Iterator[_Transfer]:
         if not isinstance(target, cst.Subscript) or script.kind(target.value) is not Kind.NDARRAY:
             continue
         single = all(isinstance(each.slice, cst.Index) for each in target.slice)
-        if single and _on_device(script, line.value):
+        if single and script.values.placement.may_be_on_device(line.value):
             held = script.tree.brief(target.value)
             cost = f"waits for the device to put a number into `{held}`; keep it in a tensor there"
             yield _Transfer(line.value, cost)

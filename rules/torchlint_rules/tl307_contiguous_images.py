@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, How, Rule, Script, State, method_of
+from torchlint.api import Edits, Finding, Fix, Rule, Script, State, method_of
 from torchlint_rules.shared.cuda import (
     in_environment,
     makers,
@@ -175,13 +175,9 @@ def _convolves_first(script: Script, made: cst.Call) -> bool:
         first = made.args[0].value if made.args and not made.args[0].star else None
         return isinstance(first, cst.Call) and script.answer(_convolves_first, first, False)
     inner = script.functions.definition(made.func)
-    if isinstance(inner, cst.FunctionDef):
-        returned = script.functions.returns(inner)
-        return bool(returned) and all(
-            isinstance(each, cst.Call) and script.answer(_convolves_first, each, False)
-            for each in returned
-        )
-    forward = script.functions.method(inner, "forward") if inner is not None else None
+    if not isinstance(inner, cst.ClassDef):
+        return False
+    forward = script.functions.method(inner, "forward")
     if forward is None or len(forward.params.params) < 2:
         return False
     image = forward.params.params[1]
@@ -255,10 +251,5 @@ def _moves_of(script: Script, node: cst.BaseExpression) -> Iterator[cst.Call]:
     if not isinstance(node, cst.Name):
         return
     for binding in script.scopes.reaching(node):
-        value = binding.value
-        if binding.how is How.UNPACKED and isinstance(value, cst.Tuple) and not binding.starred:
-            at = binding.path[0]
-            if len(binding.path) == 1 and isinstance(at, int) and at < len(value.elements):
-                value = value.elements[at].value
-        if isinstance(value, cst.Call):
-            yield from _moves_of(script, value)
+        if isinstance(binding.value, cst.Call):
+            yield from _moves_of(script, binding.value)

@@ -144,18 +144,7 @@ def _exported(script: Script) -> tuple[cst.BaseExpression, ...]:
     handed = (site.node.args[0].value for site in sites if site.node.args)
     saving = (site.receiver for site in script.calls.of_methods(*_SAVES) if site.name is None)
     saved = (each for each in saving if script.kind(each) is Kind.MODULE)
-    return tuple(_unscripted(script, each) for each in (*handed, *saved))
-
-
-def _unscripted(script: Script, node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return `net` of `torch.jit.trace(net, x)`."""
-    value = script.values.value_of(node).node or node
-    while isinstance(value, cst.Call) and script.name(value.func) in (*_SCRIPT, *_TRACE):
-        if not value.args:
-            break
-        node = value.args[0].value
-        value = script.values.value_of(node).node or node
-    return node
+    return (*handed, *saved)
 
 
 def _marked(script: Script) -> tuple[cst.CSTNode, ...]:

@@ -76,8 +76,7 @@ def _autocast_around(script: Script, call: cst.Call) -> cst.With | cst.FunctionD
     function = script.scopes.function(call)
     if function is not None and function.name.value.startswith("test"):
         return None
-    child: cst.CSTNode = call
-    for outer in script.tree.ancestors(call):
+    for child, outer in script.tree.outward(call):
         if isinstance(outer, cst.With) and child is outer.body:
             if any(_is_on(script, item.item) for item in outer.items):
                 return outer
@@ -86,7 +85,6 @@ def _autocast_around(script: Script, call: cst.Call) -> cst.With | cst.FunctionD
         if isinstance(outer, cst.FunctionDef):
             decorated = any(_is_on(script, each.decorator) for each in outer.decorators)
             return outer if decorated else None
-        child = outer
     return None
 
 

@@ -80,9 +80,7 @@ class CompileWithoutEffect(Rule):
                     message = (
                         f"nothing uses `{named}` after this: the training runs what is not compiled"
                     )
-                elif not uses and (
-                    _is_left(script, call, target) or _is_called_after(script, call, network)
-                ):
+                elif not uses and _is_left(script, call, target):
                     message = (
                         f"nothing calls `{target.value}`, the compiled network, and `{named}` "
                         f"stays as it is: assign it to `{named}`"
@@ -219,19 +217,6 @@ def _is_left(script: Script, call: cst.Call, target: cst.Name) -> bool:
     read = (each for each in script.tree.spelled(target.value) if script.scopes.reads(each))
     return all(
         script.tree.inside(each, call) or not script.tree.inside(each, home) for each in read
-    )
-
-
-def _is_called_after(script: Script, call: cst.Call, network: cst.BaseExpression) -> bool:
-    """Return whether the function that compiles a network runs the old one in a loop later."""
-    if not isinstance(network, (cst.Name, cst.Attribute)):
-        return False
-    text, after = script.code(network), script.tree.order(call)
-    return any(
-        script.code(other.func) == text
-        and script.tree.order(other) > after
-        and next(script.loops.around(other), None) is not None
-        for other in script.tree.within(script.scopes.region(call), cst.Call)
     )
 
 

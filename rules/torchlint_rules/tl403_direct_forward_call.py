@@ -69,37 +69,9 @@ def _derives(script: Script, node: cst.BaseExpression) -> bool:
     owner = script.functions.instance_of(node)
     if owner is None:
         return False
-    named = any(
+    return any(
         base.rpartition(".")[2] in ("Module", "LightningModule")
         for base in script.functions.bases(owner)
-    )
-    return named or _is_built_so(script, owner)
-
-
-def _is_built_so(script: Script, owner: cst.ClassDef) -> bool:
-    """Return whether a class with an unknown base holds layers and has a forward with inputs."""
-    bases = script.functions.bases(owner)
-    if not bases or any(base.startswith(("torch.", "builtins.", "abc.")) for base in bases):
-        return False
-    forward = next(
-        (
-            each
-            for each in owner.body.body
-            if isinstance(each, cst.FunctionDef) and each.name.value == "forward"
-        ),
-        None,
-    )
-    if forward is None or len(forward.params.params) < 2:
-        return False
-    if any(script.kind(call) is Kind.OPTIMIZER for call in script.tree.within(owner, cst.Call)):
-        return False
-    return any(
-        isinstance(line.targets[0].target, cst.Attribute)
-        and isinstance(line.value, cst.Call)
-        and (script.name(line.value.func) or "").startswith("torch.nn.")
-        and script.kind(line.value) is Kind.MODULE
-        and "Loss" not in script.code(line.value.func)
-        for line in script.tree.within(owner, cst.Assign)
     )
 
 

@@ -48,12 +48,10 @@ class ReentrantCheckpoint(Rule):
 
 def _asks_for_version(script: Script, call: cst.Call) -> bool:
     """Return whether an `if` around a call asks for a version, as of a torch without the option."""
-    outer = script.tree.parent(call)
-    while outer is not None and not isinstance(outer, cst.ClassDef):
-        if isinstance(outer, cst.If) and "version" in script.names.words(script.code(outer.test)):
-            return True
-        outer = script.tree.parent(outer)
-    return False
+    return any(
+        "version" in script.names.words(script.code(each.test))
+        for each, _ in script.tree.branches(call)
+    )
 
 
 def _is_switched_off(script: Script, call: cst.Call) -> bool:

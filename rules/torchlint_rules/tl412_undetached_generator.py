@@ -119,15 +119,6 @@ def _fix(script: Script, value: cst.BaseExpression, doubt: str) -> Fix:
     return Fix.unsafe(title, edits, because=doubt) if doubt else Fix.exact(title, edits)
 
 
-def _is_apart(script: Script, hook: CallSite, maker: cst.BaseExpression) -> bool:
-    """Return whether a hook is one of a network that has nothing to do with another."""
-    hooked = hook.receiver
-    if script.kind(hooked) is not Kind.MODULE:
-        return False
-    known = None not in script.modules.roots(hooked) | script.modules.roots(maker)
-    return known and not script.modules.same(hooked, maker)
-
-
 def _doubt(
     script: Script, backward: cst.Call, judge: cst.BaseExpression, maker: cst.BaseExpression
 ) -> str:
@@ -136,7 +127,7 @@ def _doubt(
     for network in (maker, judge):
         if not script.values.visibility.shows(network):
             return f"what `{script.tree.brief(network)}` computes is not visible here"
-    if any(not _is_apart(script, hook, maker) for hook in script.calls.of_methods(*_HOOKS)):
+    if next(script.calls.of_methods(*_HOOKS), None) is not None:
         return "a hook looks at gradients as they are computed"
     loop = script.loops.batch_loop(backward)
     region = loop.node.body if loop is not None else script.scopes.region(backward)

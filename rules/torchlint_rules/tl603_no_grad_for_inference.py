@@ -65,8 +65,7 @@ def _manager(
     forwards = evaluation.forwards
     if any(each.records is not Grad.OFF for each in forwards):
         return None
-    at: cst.CSTNode | None = forwards[0].call
-    while at is not None:
+    for at in script.tree.ancestors(forwards[0].call):
         if isinstance(at, cst.With):
             for item in at.items:
                 if _is_no_grad(script, item.item):
@@ -77,7 +76,6 @@ def _manager(
                 if _is_no_grad(script, decorator.decorator):
                     return decorator.decorator, at.body
             return None
-        at = script.tree.parent(at)
     return None
 
 

@@ -213,19 +213,6 @@ def _reducing(
     ):
         return None
     change = script.edits.with_keyword(trainer.call, _REDUCED, _BEST)
-    holder = script.tree.parent(call)
-    line = script.tree.statement(call)
-    target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
-    if (
-        isinstance(target, cst.Name)
-        and target.value == logits.value
-        and isinstance(line, cst.SimpleStatementLine)
-    ):
-        imports = script.edits.without_imports(line)
-        dropped = script.edits.drop(line) if script.edits.stands_alone(line) else None
-        if imports is None or dropped is None:
-            return None
-        return script.edits.united(change, dropped, imports)
     imports = script.edits.without_imports(call.func)
     if imports is None:
         return None

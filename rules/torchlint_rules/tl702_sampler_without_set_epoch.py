@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, How, Loader, Loop, Role, Rule, Script, State, root_of
+from torchlint.api import Edits, Finding, Fix, Loader, Loop, Role, Rule, Script, State
 
 _SAMPLER: Final = "torch.utils.data.DistributedSampler"
 _BATCHES: Final = "torch.utils.data.BatchSampler"
@@ -188,14 +188,7 @@ def _spelled(
         return None
     origin = script.values.origins.of(arg.value)
     owner = f"{drawn}.sampler"
-    if origin.complete and list(origin.values) == [sampler]:
-        return owner, ""
-    if any(isinstance(v, cst.Name) and v.value == "None" for v in origin.values) or (
-        len(origin.values) > 1
-    ):
-        named = script.code(sampler.func)
-        return (owner, f"isinstance({owner}, {named})") if _is_global(script, sampler) else None
-    return None
+    return (owner, "") if origin.complete and list(origin.values) == [sampler] else None
 
 
 def _choices(value: cst.BaseExpression | None) -> list[cst.BaseExpression | None]:
@@ -214,15 +207,6 @@ def _test(
     if all(isinstance(value, cst.Name) and value.value == "None" for value in others):
         return f"{name} is not None"
     return f"isinstance({name}, {script.code(sampler.func)})"
-
-
-def _is_global(script: Script, sampler: cst.Call) -> bool:
-    """Return whether the class of a sampler has one name in the whole file."""
-    root = root_of(sampler.func)
-    return isinstance(root, cst.Name) and all(
-        binding.how is How.IMPORT and binding in script.scopes.module.bindings.get(root.value, ())
-        for binding in script.scopes.reaching(root)
-    )
 
 
 def _reaches(script: Script, name: str, epochs: Loop, sampler: cst.Call) -> bool:

@@ -47,7 +47,7 @@ class GradientSyncInAccumulation(Rule):
             return
         for window in script.loops.gradient_accumulations.all():
             if script.loops.owner(window.loop.node) != "none" or _is_managed(
-                script, window.loop.node
+                script, window.loop.node, window.test
             ):
                 continue
             direct = _networks(script, window.loop.node.body, window.closing)
@@ -60,7 +60,7 @@ class GradientSyncInAccumulation(Rule):
                 yield Finding(self.code, script.span(call), message, fix)
         for window in script.loops.gradient_accumulations.through_helpers():
             if script.loops.owner(window.loop.node) == "none" and not _is_managed(
-                script, window.loop.node
+                script, window.loop.node, window.test
             ):
                 yield from self._of_helper(script, window)
         for part in script.loops.gradient_accumulations.of_functions():
@@ -68,7 +68,7 @@ class GradientSyncInAccumulation(Rule):
             if (
                 networks
                 and script.loops.owner(part.closing) in _LEFT_TO_US
-                and not _is_managed(script, part.function)
+                and not _is_managed(script, part.function, part.closing.test)
             ):
                 message = _message(script, part.closing.test, networks)
                 yield Finding(self.code, script.span(part.backwards[-1]), message)
@@ -91,7 +91,7 @@ class GradientSyncInAccumulation(Rule):
             receiver = receiver_of(call)
             if cure is None or receiver is None or not call.args:
                 continue
-            if _is_managed(script, window.loop.node) or accumulates_under(
+            if _is_managed(script, window.loop.node, window.test) or accumulates_under(
                 script, script.loops.owner(window.loop.node)
             ):
                 continue
@@ -122,8 +122,10 @@ def _message(
     )
 
 
-def _is_managed(script: Script, place: cst.CSTNode) -> bool:
-    """Return whether the class around a place, or what runs with it, says when to all-reduce."""
+def _is_managed(script: Script, place: cst.CSTNode, test: cst.BaseExpression | None) -> bool:
+    """Return whether every pass steps by default, or code around it says when to all-reduce."""
+    if script.loops.gradient_accumulations.is_off(test):
+        return True
     owner = script.scopes.class_of(place)
     regions = (*script.functions.run_with(place), *([] if owner is None else [owner]))
     return any(

@@ -169,14 +169,13 @@ def _each_step(script: Script, node: cst.CSTNode, depth: int) -> bool:
 def _is_conditional(script: Script, node: cst.CSTNode) -> bool:
     """Return whether an `if`, an `except` or the end of a loop decides whether a node runs."""
     loop = script.loops.batch_loop(node)
-    child = node
-    parent = script.tree.parent(child)
-    while parent is not None and not isinstance(parent, cst.FunctionDef):
+    for child, parent in script.tree.outward(node):
+        if isinstance(parent, cst.FunctionDef):
+            return False
         if loop is not None and parent is loop.node:
             return isinstance(child, cst.Else)
         if isinstance(parent, cst.If) and child is not parent.test:
             return True
         if isinstance(parent, (cst.ExceptHandler, cst.IfExp, cst.Else, cst.Finally)):
             return True
-        child, parent = parent, script.tree.parent(parent)
     return False

@@ -104,6 +104,49 @@ ANOTHER = """
 """
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "net = First(0) if flag else Second()\nnet(1)",
+        "if flag:\n    net = First(0)\nelse:\n    net = Second()\nnet(1)",
+        "kind = First if flag else Second\nnet = kind()\nnet(1)",
+        "net = {'first': First, 'second': Second}[name]()\nnet(1)",
+        "table = {'first': First, 'second': Second}\nnet = table.get(name, First)()\nnet(1)",
+        "def make(name):\n    if name:\n        return First(0)\n    return Second()\nmake(2)(1)",
+        "class Outer:\n    def __init__(self, kind):\n        self.net = kind()\n"
+        "    def go(self):\n        self.net(1)\nOuter(Second)",
+        "nets = nn.ModuleList([Second() for _ in range(3)])\nfor net in nets:\n    net(1)",
+        "nets = []\nnets.append(Second())\nfor i, net in enumerate(nets):\n    net(1)",
+        "nets = nn.ModuleDict({'second': Second()})\nnets[name](1)",
+        "nets = {}\nnets['second'] = Second()\nfor net in nets.values():\n    net(1)",
+        "layers = [Second()]\nnet = nn.Sequential(*layers, nn.ReLU())\nnet(1)",
+    ],
+)
+def test_a_call_runs_the_objects_that_it_chooses_from(lines: str) -> None:
+    script = _script("from torch import nn\n" + textwrap.dedent(TWO_CLASSES) + lines)
+    called = [script.code(call) for call in script.functions.callers(_forwards(script)[1])]
+    assert [each for each in called if each.endswith("(1)")] == called != []
+
+
+def test_what_is_added_to_another_list_of_that_name_is_not_run() -> None:
+    text = """
+        def one(nets):
+            nets = []
+            nets.append(Second())
+        def other():
+            nets = []
+            nets.append(First(0))
+            for net in nets:
+                net(1)
+    """
+    script = _script(TWO_CLASSES + textwrap.indent(textwrap.dedent(text), "    "))
+    assert script.functions.callers(_forwards(script)[1]) == ()
+
+
+def _forwards(script: Script) -> list[cst.FunctionDef]:
+    return [each for each in script.tree.all(cst.FunctionDef) if each.name.value == "forward"]
+
+
 def test_a_call_of_an_abstract_method_runs_its_only_override() -> None:
     script = _script(OVERRIDDEN)
     assert _callers(script, "step") == [[], ["self.step(batch)"]]

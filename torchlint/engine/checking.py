@@ -179,7 +179,7 @@ class _Check:
                 for finding in self._run_rule(head, section)
             )
         )
-        found = told_once(found, script)
+        found = told_once(found, {each.code for each in heads if each.is_about_syncs}, script)
         for each in {*parts, script}:
             forget(each)
         if through_star:

@@ -13,12 +13,6 @@ if TYPE_CHECKING:
 
 _LESS: Final[dict[Impact, Impact]] = {"high": "medium", "medium": "low", "low": "low"}
 
-WAITS: Final = "TL2"
-"""The codes of rules about the host and the device, whose findings cost milliseconds a pass."""
-
-_COPIES: Final = (WAITS, "TL102")
-"""The codes of rules about what the host waits for or copies, pass by pass."""
-
 
 def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
     """Return a finding with the impact that it has where the code stands, None if it has none.
@@ -47,13 +41,13 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
         if once and head.gain == "speed":
             return None
         return replace(finding, impact="medium" if _is_about_results(impact, head) else "low")
-    if head.code.startswith(WAITS):
+    if head.is_about_syncs:
         if impact == "high" and _is_shared(finding, script):
             impact = "low"
         if _is_drowned(finding, impact, script):
             return None
     if impact != "low" and not head.is_about_results and purpose.is_evaluated_once(finding.span):
-        if head.impact != "high" and head.code.startswith(_COPIES):
+        if head.impact != "high" and head.is_about_syncs:
             return None
         impact = _LESS[impact]
     return replace(finding, impact=impact)

@@ -23,6 +23,7 @@ GROUPS: Final = (
     "data",
     "frameworks",
     "compile",
+    "sync",
 )
 """The groups of rules. Each word selects all of its rules."""
 

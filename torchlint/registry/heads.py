@@ -117,6 +117,11 @@ class RuleHead:
         return self.gain == "results"
 
     @property
+    def is_about_syncs(self) -> bool:
+        """Whether the rule is about what the host waits for or copies, pass by pass."""
+        return "sync" in self.groups
+
+    @property
     def default(self) -> bool:
         """Whether the rule is on by default."""
         return bool(self._part("default"))

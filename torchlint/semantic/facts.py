@@ -42,6 +42,7 @@ from torchlint.semantic.training.flaggedevaluations import FlaggedEvaluations
 from torchlint.semantic.training.freezing import Freezing
 from torchlint.semantic.training.gradientwork import GradientWork
 from torchlint.semantic.training.graphs import Graphs
+from torchlint.semantic.training.hostsyncs import HostSyncs
 from torchlint.semantic.training.invariance import Invariances
 from torchlint.semantic.training.layers import Layers
 from torchlint.semantic.training.lineage import Lineage
@@ -117,8 +118,9 @@ class LoopFacts(Loops):
 class ReadingFacts(Readings):
     """The host syncs, and the sums and lists for which batch loops have them."""
 
-    def __init__(self, values: ValueFacts, loops: LoopFacts) -> None:
+    def __init__(self, values: ValueFacts, loops: LoopFacts, calls: Calls) -> None:
         super().__init__(values, loops.frequencies)
+        self.syncs = HostSyncs(values, calls, self)
         self.accumulators = Accumulators(loops, loops.frequencies, self)
         self.waits = Waits(values, loops.frequencies, self, self.accumulators)
 

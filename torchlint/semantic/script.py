@@ -87,7 +87,7 @@ class Script:
         others = running.program.devices if running is not None else None
         devices = Devices(self.functions, self.values.kinds, self.values, target, others)
         self.loops = LoopFacts(self.values, devices)
-        self.readings = ReadingFacts(self.values, self.loops)
+        self.readings = ReadingFacts(self.values, self.loops, self.calls)
         self.loaders = LoaderFacts(self.values, self.loops)
         self.optimizers = OptimizerFacts(self.values, self.loops)
         self.modules = ModuleFacts(self.values, self.loops, self.optimizers)

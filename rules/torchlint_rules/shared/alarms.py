@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import TENSORS, Script, word_of
+from torchlint.api import Script, word_of
 
 _PRINTING: Final = frozenset("print warn warning error info debug".split())
 BOUNDING: Final = (cst.LessThan, cst.GreaterThan, cst.LessThanEqual, cst.GreaterThanEqual)
@@ -22,8 +22,7 @@ def reports_alarm(script: Script, node: cst.If) -> bool:
         return False
     return (
         isinstance(test.comparisons[0].operator, BOUNDING)
-        and script.kind(test.left) in TENSORS
-        and not script.values.placement.on_host(test.left)
+        and next(script.readings.syncs.tested(test), None) is not None
     )
 
 

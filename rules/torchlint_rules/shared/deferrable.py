@@ -78,7 +78,12 @@ def deferrable_sums(
 
 
 def _readings(script: Script, accumulation: Accumulation) -> list[Reading]:
-    return [each for value in accumulation.values for each in script.readings.within(value)]
+    return [
+        each
+        for value in accumulation.values
+        for each in script.readings.within(value)
+        if not script.readings.syncs.sizes(each.node)
+    ]
 
 
 def _named(script: Script, accumulation: Accumulation, besides: list[cst.CSTNode]) -> list[Reading]:

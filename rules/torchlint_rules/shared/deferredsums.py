@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, TypeGuard
+from typing import Final
 
 import libcst as cst
 
@@ -323,25 +323,7 @@ class DeferredSum:
                 self.script.code(each.tensor) == tensor.value
                 for each in self.script.values.writes.within(loop)
             )
-        if self._is_part(tensor) and isinstance(tensor.value, cst.Name):
-            return not self._is_result(tensor.value)
         return isinstance(tensor, (cst.Attribute, cst.Subscript))
-
-    def _is_part(self, tensor: cst.BaseExpression) -> TypeGuard[cst.Attribute | cst.Subscript]:
-        """Return whether an expression is an attribute, or the entry of a mapping."""
-        if not isinstance(tensor, cst.Subscript):
-            return isinstance(tensor, cst.Attribute)
-        index = tensor.slice[0].slice
-        return isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
-
-    def _is_result(self, name: cst.Name) -> bool:
-        """Return whether each pass of the loop calls a function for what a name holds."""
-        bindings = self.script.scopes.reaching(name)
-        return bool(bindings) and all(
-            isinstance(each.value, cst.Call)
-            and self.script.tree.inside(each.node, self.addition.loop.node)
-            for each in bindings
-        )
 
     def _fix(self, title: str, edits: list[Edits | None]) -> Fix | None:
         if not _has_own_line(self.script, self.addition.node):

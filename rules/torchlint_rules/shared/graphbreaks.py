@@ -17,11 +17,11 @@ from torchlint.api import (
     Script,
     Span,
     method_of,
+    operands_of,
     receiver_of,
 )
 from torchlint_rules.shared.arraydraws import draws_array
 from torchlint_rules.shared.breakingconstructs import CONSTRUCTS
-from torchlint_rules.shared.masks import is_mask
 
 _CAPTURED: Final = ("item", "builtins.float", "builtins.int", "builtins.bool")
 _LOGGING: Final = frozenset("debug info warning warn error critical exception log".split())
@@ -120,21 +120,10 @@ def _branches(script: Script, function: cst.FunctionDef) -> Iterator[GraphBreak]
         *script.functions.own(function, cst.IfExp),
     ]
     for holder in holders:
-        for part in operands(holder.test):
+        for part in operands_of(holder.test):
             if _is_computed(script, part, frozenset()):
                 yield GraphBreak(part, "branch")
                 break
-
-
-def operands(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Yield the operands of `and`, `or` and `not` in a condition."""
-    if isinstance(test, cst.BooleanOperation):
-        yield from operands(test.left)
-        yield from operands(test.right)
-    elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        yield from operands(test.expression)
-    else:
-        yield test
 
 
 def _is_computed(script: Script, node: cst.BaseExpression, trail: frozenset[int]) -> bool:
@@ -286,6 +275,6 @@ def _selects(script: Script, item: cst.Subscript) -> bool:
     return any(
         isinstance(each.slice, cst.Index)
         and script.kind(each.slice.value) in (*TENSORS, Kind.UNKNOWN)
-        and is_mask(script, each.slice.value)
+        and script.values.dtypes.is_mask(each.slice.value)
         for each in item.slice
     )

@@ -1,78 +1,132 @@
-"""Reads in the methods that a framework calls for each batch: a part of TL201 and TL202."""
+"""Waits in the methods that a framework calls for each batch: a part of TL201 and TL202."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Form, Frequency, Kind, Rate, Reading, Script, receiver_of
+from torchlint.api import (
+    TENSORS,
+    Finding,
+    Fix,
+    Form,
+    Frequency,
+    Kept,
+    Kind,
+    Note,
+    Rate,
+    Reading,
+    Role,
+    Script,
+    receiver_of,
+)
+from torchlint_rules.shared.deferrable import named_large
 from torchlint_rules.shared.engineoutputs import reads_outputs
+from torchlint_rules.shared.loggedvalues import shown
+from torchlint_rules.shared.loglines import logs
 
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
+_PRINT: Final = "builtins.print"
 _TENSORS: Final = (Kind.TENSOR, Kind.UNKNOWN)
 """Unknown is what a detached value is, where nothing shows what computed it."""
+_SHARES: Final = "read as well: keep this on the device, too"
+
+
+class HookWait(NamedTuple):
+    """What waits in a method for a value that nothing else there needs."""
+
+    function: cst.FunctionDef
+    rate: Rate
+    node: cst.BaseExpression
+    """What is reported: the read, or the call that shows a tensor."""
+    message: str
+    fix: Fix | None
 
 
 def hook_reads(script: Script, code: str, rate: Rate) -> Iterator[Finding]:
-    """Yield a finding for each read that a method only logs, shows or keeps for later."""
-    if not script.program.devices.can_use_accelerator:
-        return
-    for function in script.tree.all(cst.FunctionDef):
-        if script.loops.rate(function) is not rate:
-            continue
-        kept = {
-            id(each.reading.node)
-            for each in script.readings.waits.of_step(function)
-            if each.target is not None
-            and (
-                _is_loss(script, each.reading.tensor)
-                or _is_of_self(script, each.target)
-                or (each.is_returned and bool(script.functions.callers(function)))
-            )
-        }
-        for read in script.readings.within(function.body):
-            if not _is_idle(script, function, read, id(read.node) in kept):
-                continue
-            name = function.name.value
-            call = _logged_by(script, read)
-            fix = _passed_on(script, call, read) if call is not None else None
-            cure = (
-                f"pass `{script.tree.brief(read.tensor)}` itself, Lightning reads it when it "
-                "shows it"
-                if call is not None
-                else f"keep `{script.tree.brief(read.tensor)}.detach()` and read it every so "
-                "many steps"
-            )
-            message = (
-                f"`{script.tree.brief(read.node)}` in `{name}` waits for the device in every "
-                f"batch: {cure}"
-            )
-            yield Finding(code, script.span(read.node), message, fix)
-        for call, shown in _printed(script, function):
-            message = (
-                f"`print` in `{function.name.value}` waits for `{script.tree.brief(shown)}` in "
-                "every batch: print it every so many steps"
-            )
-            yield Finding(code, script.span(call), message)
+    """Yield a finding for each wait of a method that only logs, shows or keeps a value."""
+    together: list[HookWait] = []
+    for each in script.once(hook_waits):
+        if each.rate is rate:
+            if together and not _shares_wait(script, together[-1], each):
+                yield _one(script, code, together)
+                together = []
+            together.append(each)
+    if together:
+        yield _one(script, code, together)
 
 
-def _printed(
-    script: Script, function: cst.FunctionDef
-) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
-    """Yield the calls of `print` in a method that show a loss as it is, each with the loss."""
-    for call in script.tree.within(function.body, cst.Call):
-        if script.name(call.func) != "builtins.print" or not _runs_each_time(
-            script, function, call
-        ):
+def _shares_wait(script: Script, first: HookWait, second: HookWait) -> bool:
+    """Return whether the device gets no work between two places of a method."""
+    return first.function is second.function and not script.readings.works_between(
+        first.node, second.node, first.function
+    )
+
+
+def _one(script: Script, code: str, waits: list[HookWait]) -> Finding:
+    """Return one finding for several that share a wait, with a fix that leaves none of them."""
+    first, *others = waits
+    notes = tuple(Note(script.span(each.node), _SHARES) for each in others)
+    fixes = [each.fix for each in waits if each.fix is not None]
+    fix = Fix.of_several(fixes) if len(fixes) == len(waits) else None
+    return Finding(code, script.span(first.node), first.message, fix, notes)
+
+
+def hook_waits(script: Script) -> list[HookWait]:
+    """Return the waits of the methods that a framework calls, in source order."""
+    found: list[HookWait] = []
+    if script.program.devices.can_use_accelerator:
+        for function in script.tree.all(cst.FunctionDef):
+            rate = script.loops.rate(function)
+            if rate in (Rate.STEP, Rate.EVALUATION_STEP):
+                waits = (*_reads(script, function, rate), *_lines(script, function, rate))
+                found += sorted(waits, key=lambda each: script.tree.order(each.node))
+    return found
+
+
+def _reads(script: Script, function: cst.FunctionDef, rate: Rate) -> Iterator[HookWait]:
+    """Yield the reads of a method that it only logs, returns or keeps."""
+    kept = {id(each.reading.node): each for each in script.readings.waits.of_step(function)}
+    for read in script.readings.within(function.body):
+        if not _is_idle(script, function, read, kept.get(id(read.node))):
             continue
-        inner = script.tree.within(call, cst.FormattedStringExpression)
-        places = [*(arg.value for arg in call.args), *(each.expression for each in inner)]
-        shown = next((each for each in places if script.kind(each) is Kind.LOSS), None)
-        if shown is not None and not script.values.placement.on_host(shown):
-            yield call, shown
+        call = _logged_by(script, read)
+        fix = _passed_on(script, call, read) if call is not None else None
+        cure = (
+            f"pass `{script.tree.brief(read.tensor)}` itself, Lightning reads it when it shows it"
+            if call is not None
+            else f"keep `{script.tree.brief(read.tensor)}.detach()` and read it every so many steps"
+        )
+        message = (
+            f"`{script.tree.brief(read.node)}` in `{function.name.value}` waits for the device in "
+            f"every batch: {cure}"
+        )
+        yield HookWait(function, rate, read.node, message, fix)
+
+
+def _lines(script: Script, function: cst.FunctionDef, rate: Rate) -> Iterator[HookWait]:
+    """Yield the calls of a method that show a tensor as it is, or as an array."""
+    role = Role.TRAIN_BATCH if rate is Rate.STEP else Role.EVAL_BATCH
+    for line in script.tree.within(function.body, cst.Expr):
+        call = line.value
+        if not isinstance(call, cst.Call) or not logs(script, call, role):
+            continue
+        found = shown(script, call, None)
+        if found is None or not _runs_each_time(script, function, call):
+            continue
+        place = found.place
+        read = script.readings.reading(place) if isinstance(place, cst.Call) else None
+        if read is not None and read.form is Form.NUMBER:
+            continue
+        verb = "print" if script.name(call.func) == _PRINT else "log"
+        message = (
+            f"`{script.code(call.func)}` in `{function.name.value}` waits for "
+            f"`{script.tree.brief(place)}` in every batch: {verb} it every so many steps"
+        )
+        yield HookWait(function, rate, call, message, None)
 
 
 def _runs_each_time(script: Script, function: cst.FunctionDef, node: cst.CSTNode) -> bool:
@@ -81,20 +135,27 @@ def _runs_each_time(script: Script, function: cst.FunctionDef, node: cst.CSTNode
     return own and script.loops.frequency(node) is Frequency.EVERY_PASS
 
 
-def _is_idle(script: Script, function: cst.FunctionDef, read: Reading, is_kept: bool) -> bool:
+def _is_idle(script: Script, function: cst.FunctionDef, read: Reading, kept: Kept | None) -> bool:
     """Return whether a read runs in every batch and nothing else there needs its value."""
-    if not _runs_each_time(script, function, read.node) or read.form is not Form.NUMBER:
+    if not _runs_each_time(script, function, read.node):
         return False
-    if script.values.placement.on_host(read.tensor):
-        return False
-    if is_kept or script.readings.is_logged(read.node):
+    held = kept.target if kept is not None and _outlives(script, function, kept) else None
+    if read.form is not Form.NUMBER:
+        if held is None or script.kind(read.tensor) not in TENSORS:
+            return False
+        return not named_large(script, read.tensor, held)
+    if held is not None or script.readings.is_logged(read.node):
         return _is_loss(script, read.tensor) or script.kind(read.tensor) in _TENSORS
     return _is_loss(script, read.tensor) and _is_output(script, read)
 
 
-def _is_of_self(script: Script, target: cst.BaseExpression) -> bool:
-    """Return whether what a value is added to outlives the call of a method."""
-    return script.code(target).startswith("self.")
+def _outlives(script: Script, function: cst.FunctionDef, kept: Kept) -> bool:
+    """Return whether a method keeps a value beyond its call, or a loss wherever."""
+    if kept.target is None:
+        return False
+    if _is_loss(script, kept.reading.tensor) or script.code(kept.target).startswith("self."):
+        return True
+    return kept.is_returned and bool(script.functions.callers(function))
 
 
 def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:

@@ -37,8 +37,11 @@ class Shown(NamedTuple):
     place: cst.BaseExpression
 
 
-def shown(script: Script, call: cst.Call, loop: Loop) -> Shown | None:
-    """Return the first value in the arguments of a call that forces a sync."""
+def shown(script: Script, call: cst.Call, loop: Loop | None) -> Shown | None:
+    """Return the first value in the arguments of a call that forces a sync.
+
+    Values that a loop read before the call count as well.
+    """
     for arg in call.args:
         if arg.keyword is None or arg.keyword.value not in ("file", "step", "global_step"):
             found = _waited_for(script, arg.value, loop, ASSIGNED)
@@ -47,11 +50,14 @@ def shown(script: Script, call: cst.Call, loop: Loop) -> Shown | None:
     return None
 
 
-def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: int) -> Shown | None:
+def _waited_for(
+    script: Script, region: cst.BaseExpression, loop: Loop | None, depth: int
+) -> Shown | None:
+    loop = loop if depth else None
     reading = next(script.readings.within(region), None)
     if reading is not None:
         return Shown(script.code(reading.node), reading.node)
-    if depth and (returned := _returned(script, region, loop, depth - 1)) is not None:
+    if loop is not None and (returned := _returned(script, region, loop, depth - 1)) is not None:
         return returned
     for grad in script.tree.within(region, cst.Attribute):
         if grad.attr.value == "grad" and script.code(grad.value) != "self":
@@ -64,9 +70,9 @@ def _waited_for(script: Script, region: cst.BaseExpression, loop: Loop, depth: i
             if script.kind(name) in TENSORS:
                 if not script.values.placement.on_host(name):
                     return Shown(name.value, name)
-            elif depth and (read := _was_read(script, name, loop, depth - 1)) is not None:
+            elif loop is not None and (read := _was_read(script, name, loop, depth - 1)):
                 return Shown(_text(script, name), read)
-        if depth and (grown := _grown(script, name, loop, depth - 1)) is not None:
+        if loop is not None and (grown := _grown(script, name, loop, depth - 1)):
             return grown
     return None
 

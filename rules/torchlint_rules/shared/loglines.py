@@ -59,7 +59,7 @@ def _lines(script: Script) -> Iterator[LogLine]:
 def _lines_of(script: Script, body: cst.CSTNode, loop: Loop) -> Iterator[LogLine]:
     """Yield the lines of a loop, or of a function that it calls, that log a tensor's value."""
     for line in script.tree.within(body, cst.Expr):
-        if not isinstance(line.value, cst.Call) or not _logs(script, line.value, loop):
+        if not isinstance(line.value, cst.Call) or not logs(script, line.value, loop.role):
             continue
         if not _runs_each_pass(script, line, loop):
             continue
@@ -104,7 +104,7 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
     if _keeps(script, callee, logged.loop):
         return True
     calls = script.tree.within(callee.body, cst.Call)
-    inner = [each for each in calls if _logs(script, each, logged.loop)]
+    inner = [each for each in calls if logs(script, each, logged.loop.role)]
     return bool(inner) and all(
         script.loops.frequency(each, callee) is Frequency.RARE for each in inner
     )
@@ -126,7 +126,7 @@ def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
     return tested and script.loops.environments.are_stepped_in(loop.node)
 
 
-def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
+def logs(script: Script, call: cst.Call, role: Role) -> bool:
     """Return whether a call shows or records its arguments."""
     func = call.func
     if (script.name(func) or script.code(func)) in _FUNCTIONS:
@@ -145,7 +145,7 @@ def _logs(script: Script, call: cst.Call, loop: Loop) -> bool:
     if method == "line":
         return word in _PLOTTERS
     if method in ("write", "writerow"):
-        return loop.role is Role.TRAIN_BATCH  # an evaluation writes its results
+        return role is Role.TRAIN_BATCH  # an evaluation writes its results
     if word in _RECORDERS and method not in (*_UPKEEP, *_COLLECTS):
         gathers = script.kind(said) in (Kind.SEQUENCE, Kind.MAPPING)
         return not gathers and not _is_unseen(script, said)

@@ -29,9 +29,6 @@ _AFRESH: Final = frozenset(
     "reset_parameters load_state_dict apply reset init_weights deepcopy reinit initialize".split()
 )
 _MOVES: Final = frozenset("to cuda cpu double float half xpu".split())
-_COLLECTING: Final = frozenset({
-    "builtins.list", "builtins.tuple", "builtins.filter", "itertools.chain", "builtins.set",
-})  # fmt: skip
 
 
 class Rebuilt(NamedTuple):
@@ -56,10 +53,10 @@ def rebuilt(script: Script, call: cst.Call, loops: Sequence[Loop]) -> Rebuilt | 
     """Return the outermost loop whose iterations build an object from the same arguments."""
     whole = _moved(script, call)
     found: Rebuilt | None = None
-    for loop, runs in _ways(script, call, CALLERS):
+    for loop, runs in ways(script, call, CALLERS):
         if loop not in loops:
             break
-        if _is_rare(script, runs[0] if runs else call, loop) or _is_another_run(script, loop):
+        if is_rare(script, runs[0] if runs else call, loop) or _is_another_run(script, loop):
             break
         if not _is_same(script, whole, call, loop, runs):
             break
@@ -82,33 +79,30 @@ def _moved(script: Script, call: cst.Call) -> cst.BaseExpression:
         node = around
 
 
-def _ways(
+def ways(
     script: Script, node: cst.CSTNode, depth: int
 ) -> Iterator[tuple[Loop, tuple[cst.Call, ...]]]:
-    """Yield the loops around a node, innermost first, else the loops that call its function."""
-    near = list(script.loops.around(node))
-    for loop in near:
-        yield loop, ()
+    """Yield the loops around a node, innermost first, else those that call its function."""
+    around = list(script.loops.around(node))
     function = script.scopes.function(node)
-    if near or function is None or not depth:
+    yield from ((loop, ()) for loop in around)
+    if around or function is None or not depth:
         return
-    calls = script.functions.callers(function)
-    if len(calls) == 1:
-        for loop, runs in _ways(script, calls[0], depth - 1):
-            yield loop, (*runs, calls[0])
+    for call in script.functions.callers(function):
+        for loop, runs in ways(script, call, depth - 1):
+            yield loop, (*runs, call)
 
 
-def _is_rare(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
+def is_rare(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
     """Return whether only some iterations of a loop reach a node."""
-    child: cst.CSTNode = node
-    while child is not loop.node:
-        parent = script.tree.parent(child)
-        if parent is None or isinstance(parent, (cst.ExceptHandler, cst.IfExp, cst.Lambda)):
+    for child, outer in script.tree.outward(node):
+        if child is loop.node:
+            return False
+        if isinstance(outer, (cst.ExceptHandler, cst.IfExp, cst.Lambda)):
             return True
-        if isinstance(parent, cst.If) and child is not parent.test:
+        if isinstance(outer, cst.If) and child is not outer.test:
             return True
-        child = parent
-    return False
+    return True
 
 
 def _is_another_run(script: Script, loop: Loop) -> bool:
@@ -169,11 +163,6 @@ def _stays(
         if owner is not None:
             return _keeps_parts(script, owner, loop) and (
                 script.loops.invariances.of(owner, loop.node, runs) is Invariance.INVARIANT
-            )
-        if script.name(value.func) in _COLLECTING:
-            return all(
-                isinstance(arg.value, cst.Lambda) or _stays(script, arg.value, loop, runs)
-                for arg in value.args
             )
     if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
         return _stays(script, value.for_in.iter, loop, runs)

@@ -9,17 +9,14 @@ import libcst as cst
 
 from torchlint.api import (
     CALLERS,
-    TENSORS,
     Loop,
     Rate,
-    Reading,
     Role,
     Script,
     method_of,
     receiver_of,
     word_of,
 )
-from torchlint_rules.shared.passwaits import tested_tensors
 
 _ASKS: Final = ("isfinite", "isnan", "isinf")
 _MODULES: Final = ("math", "numpy", "torch")
@@ -98,9 +95,9 @@ def _asked(script: Script, test: cst.BaseExpression) -> tuple[cst.Call, cst.Base
             given = call.args[0].value
         if last not in _ASKS or given is None:
             continue
-        if script.kind(given) in TENSORS and not script.values.placement.on_host(given):
+        if script.values.placement.may_be_on_device(given):
             return call, given
-        read = next(script.readings.within(given), None) or _read_before(script, given)
+        read = next(script.readings.within(given), None) or script.readings.held_by(given)
         if read is not None:
             return read.node, read.tensor
     return None
@@ -110,12 +107,8 @@ def _tested(script: Script, holder: cst.If | cst.Assert) -> tuple[cst.BaseExpres
     """Return the tensor, or the number read of one, that decides whether an error is raised."""
     if isinstance(holder, cst.If) and not _raises(holder):
         return None
-    for tested in tested_tensors(script, holder):
-        return tested, None
-    for read in script.readings.within(holder.test):
-        if not script.values.placement.on_host(read.tensor):
-            return read.node, None
-    return None
+    tested = next(script.readings.syncs.tested(holder.test), None)
+    return None if tested is None else (tested, None)
 
 
 def _raises(holder: cst.If) -> bool:
@@ -127,13 +120,6 @@ def _leaves(holder: cst.If, *ways: type[cst.BaseSmallStatement]) -> bool:
     """Return whether a branch ends with a statement of some types."""
     last = holder.body.body[-1]
     return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], ways)
-
-
-def _read_before(script: Script, node: cst.BaseExpression) -> Reading | None:
-    """Return the reading that a name holds."""
-    value = script.scopes.only(node).assigned
-    found = next(script.readings.within(value), None) if value is not None else None
-    return found if found is not None and found.node is value else None
 
 
 def _only_stops(script: Script, holder: cst.If) -> bool:

@@ -108,14 +108,13 @@ def _is_own(script: Script, step: SchedulerStep, update: Update) -> bool | None:
 
 def is_now_and_then(script: Script, node: cst.CSTNode, region: cst.CSTNode) -> bool:
     """Return whether a node is behind a test whose result may change with the iteration."""
-    at = script.tree.parent(node)
-    child = node
-    while at is not None and at is not region:
+    for child, at in script.tree.outward(node):
+        if at is region:
+            return False
         if isinstance(at, cst.If) and child is not at.test and _changes(script, at.test, region):
             return True
         if isinstance(at, (cst.ExceptHandler, cst.While, cst.IfExp)):
             return True
-        child, at = at, script.tree.parent(at)
     return False
 
 

@@ -27,7 +27,6 @@ from torchlint.api import (
 )
 from torchlint_rules.shared.deferrable import DeferrableSum, deferrable_sums, is_shown, named_large
 from torchlint_rules.shared.loglines import log_lines
-from torchlint_rules.shared.occasionalreads import occasional_reads
 from torchlint_rules.shared.passwaits import staying
 from torchlint_rules.shared.storednumbers import holder_on_device
 
@@ -42,8 +41,6 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
     sums = [each for loop in script.loops.of(role) for each in deferrable_sums(script, loop)]
     shown = {id(each.shown.place) for each in script.once(log_lines)}
     said = {id(read.node) for each in sums for read in each.found} | shown
-    early = [each for each in occasional_reads(script, role) if id(each.node) not in shown]
-    said |= {id(each.node) for each in early}
     found = [_found(script, code, each) for each in sums]
     for wait in _indirect(script, role):
         if id(wait.reading.node) not in said and holder_on_device(script, wait.reading) is None:
@@ -56,11 +53,6 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
     told = [read for each in found for read in each.reads]
     told += [each.shown.place for each in script.once(log_lines)]
     yield from _folded(script, found, told)
-    for read in early:
-        span, impact = script.span(read.node), _impact(script, read.loop)
-        single = _Found(read.loop, (read.node,), Finding(code, span, read.message, impact=impact))
-        if not _has_waited(script, single, told):
-            yield single.finding
 
 
 class _Found(NamedTuple):

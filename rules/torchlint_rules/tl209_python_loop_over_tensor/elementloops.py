@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import TENSORS, Frequency, How, Kind, Role, Script, receiver_of, root_of
+from torchlint_rules.shared.avoidablereads import is_avoidable
 from torchlint_rules.tl209_python_loop_over_tensor.elements import (
     elementwise,
     is_surely_tensor,
@@ -60,7 +61,8 @@ def entry_reads(script: Script) -> Iterator[tuple[cst.CSTNode, cst.BaseExpressio
             tensors = (_whole(script, side, part) for side in _waited_for(script, wait))
             tensor = next((each for each in tensors if each is not None), None)
             if tensor is not None and _may_wait(script, tensor):
-                yield wait, tensor
+                if wait is not node.elt or not is_avoidable(script, wait):
+                    yield wait, tensor
                 break
 
 
@@ -119,7 +121,6 @@ def element_reads(
     The tensor comes last. Elements that are only summed belong to another rule.
     """
     said: set[int] = set()
-    added: list[cst.BaseExpression] | None = None
     for node, element in _waits_for_elements(script):
         found = _element_of(script, element)
         if found is None or id(found[0]) in said:
@@ -127,14 +128,7 @@ def element_reads(
         loop, tensor = found
         if not _may_wait(script, tensor) or not script.loops.each_step(node):
             continue
-        if added is None:
-            roles = (Role.TRAIN_BATCH, Role.EVAL_BATCH)
-            places = [each for role in roles for each in script.readings.accumulations(role)]
-            added = [value for each in places for value in each.values]
-        summed = isinstance(node, cst.Call) and any(
-            script.tree.inside(node, each) for each in added
-        )
-        if not summed:
+        if not isinstance(node, cst.Call) or not script.readings.accumulators.adds(node):
             said.add(id(loop))
             yield loop, node, tensor
 

@@ -33,11 +33,12 @@ def rows_taken(script: Script) -> Iterator[Rows]:
         if given is None or not script.loops.each_step(site.node):
             continue
         for taken, target, drawn in _passes(script, given.value):
-            row = _row(script, taken)
-            if row is not None and _is_walked(script, row, target, drawn):
+            row = _row(taken)
+            tensor = _tensor(script, row, target, drawn) if row is not None else None
+            if row is not None and tensor is not None:
                 plain = isinstance(target, cst.Name) and _is_index(row, target.value)
                 known = plain and script.kind(drawn) in TENSORS
-                yield Rows(site.node, row.value, drawn if known else None)
+                yield Rows(site.node, tensor, drawn if known else None)
 
 
 def _passes(
@@ -58,33 +59,52 @@ def _passes(
             yield added[0], loop.target, loop.iter
 
 
-def _row(script: Script, taken: cst.BaseExpression) -> cst.Subscript | None:
+def _row(taken: cst.BaseExpression) -> cst.Subscript | None:
     """Return the `x[i]` or `x[i, j]` that is taken, also with another dimension in front."""
     if isinstance(taken, cst.Call) and isinstance(taken.func, cst.Attribute):
         taken = taken.func.value if taken.func.attr.value == "unsqueeze" else taken
-    if not isinstance(taken, cst.Subscript) or not isinstance(taken.value, cst.Name):
+    return taken if isinstance(taken, cst.Subscript) and isinstance(taken.value, cst.Name) else None
+
+
+def _tensor(
+    script: Script, item: cst.Subscript, target: cst.BaseExpression, drawn: cst.BaseExpression
+) -> cst.BaseExpression | None:
+    """Return the tensor on the device of which each pass takes another row, of one length.
+
+    An item `x[i, j]` names it, or `row[j]` where the passes draw the rows as well.
+    """
+    names = {name.value for name in script.tree.within(target, cst.Name)}
+    parts = [part.slice for part in item.slice]
+    if any(_uses(script, each, names) and not _is_single(script, each) for each in parts):
         return None
-    return taken if _is_tensor(script, taken) else None
+    if isinstance(item.value, cst.Name) and item.value.value in names:
+        row = script.scopes.only(item.value)
+        whole, path = script.values.iteration.source(drawn, row.path)
+        others = names - {item.value.value}
+        moves = whole is not None and not path and any(_uses(script, e, others) for e in parts)
+        return whole if moves and whole is not None and _is_on_device(script, whole) else None
+    walked = _uses(script, parts[0], names) and not _is_short(script, drawn)
+    return item.value if walked and _is_tensor(script, item) else None
 
 
 def _is_tensor(script: Script, item: cst.Subscript) -> bool:
     """Return whether the indexed object is a tensor on the device: no list takes two indices."""
-    tensor = item.value
-    if script.kind(tensor) not in TENSORS or script.values.placement.on_host(tensor):
-        return False
-    return len(item.slice) > 1 or is_surely_tensor(script, tensor)
+    sure = len(item.slice) > 1 or is_surely_tensor(script, item.value)
+    return sure and _is_on_device(script, item.value)
 
 
-def _is_walked(
-    script: Script, item: cst.Subscript, target: cst.BaseExpression, drawn: cst.BaseExpression
-) -> bool:
-    """Return whether each pass over many indices takes another row, of one length, of a tensor."""
-    names = {name.value for name in script.tree.within(target, cst.Name)}
-    parts = [part.slice for part in item.slice]
-    if any(isinstance(part, cst.Slice) and _uses(script, part, names) for part in parts):
+def _is_on_device(script: Script, node: cst.BaseExpression) -> bool:
+    return script.kind(node) in TENSORS and not script.values.placement.on_host(node)
+
+
+def _is_single(script: Script, part: cst.BaseSlice) -> bool:
+    """Return whether an index takes one place: `i`, or the slice `i - 1 : i`."""
+    if not isinstance(part, cst.Slice):
+        return True
+    if part.lower is None or part.upper is None:
         return False
-    root = item.value.value if isinstance(item.value, cst.Name) else ""
-    return root not in names and _uses(script, parts[0], names) and not _is_short(script, drawn)
+    lower, upper = script.code(part.lower), script.code(part.upper)
+    return lower == f"{upper} - 1" or upper == f"{lower} + 1"
 
 
 def _is_index(item: cst.Subscript, word: str) -> bool:

@@ -62,6 +62,8 @@ class ConstantRebuiltEachStep(Rule):
             if not script.loops.each_step(site.node) or _is_cold_round(script, site.node):
                 continue
             if whole is site.node and _is_number(script, site):
+                if _is_instead(script, whole):
+                    continue
                 numbers.setdefault(id(script.scopes.home(whole)), []).append(site.node)
                 continue
             message = (
@@ -85,6 +87,16 @@ class ConstantRebuiltEachStep(Rule):
         notes = tuple(Note(script.span(call), "here as well") for call in calls[1:])
         callers = script.loops.repetition.notes_on_callers(first)
         return Finding(self.code, script.span(first), message, None, (*notes, *callers))
+
+
+def _is_instead(script: Script, number: cst.BaseExpression) -> bool:
+    """Return whether a number stands in a branch, for what the other one computes."""
+    for outer in script.tree.ancestors(number):
+        if isinstance(outer, (cst.If, cst.Else, cst.IfExp)):
+            return True
+        if isinstance(outer, (cst.FunctionDef, cst.For, cst.While)):
+            return False
+    return False
 
 
 def _is_constant_call(script: Script, site: CallSite, of_sizes: bool) -> bool:

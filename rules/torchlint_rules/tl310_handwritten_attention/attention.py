@@ -13,8 +13,6 @@ from torchlint.api import (
     How,
     ScoreMask,
     Script,
-    method_of,
-    receiver_of,
     word_of,
 )
 
@@ -41,14 +39,6 @@ def kept_where(script: Script, mask: ScoreMask) -> str:
             return f"{script.code(node.left)} {sign} {script.code(part.comparator)}"
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert):
         return script.code(node.expression)
-    owner = receiver_of(node, "logical_not", "eq", "ne")
-    if isinstance(node, cst.Call) and owner is not None:
-        base, method = script.code(owner), method_of(node)
-        if method == "logical_not":
-            return base
-        if len(node.args) == 1:
-            other = "ne" if method == "eq" else "eq"
-            return f"{base}.{other}({script.code(node.args[0])})"
     simple = isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) or node.lpar
     return f"~{code}" if simple else f"~({code})"
 

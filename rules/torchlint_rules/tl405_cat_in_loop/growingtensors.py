@@ -120,8 +120,7 @@ def _growth(script: Script, call: cst.Call, function: str) -> Growth | None:
 
 def _assigned(script: Script, call: cst.Call) -> cst.Assign | None:
     """Return the assignment of a call's result to one target, direct or in a branch."""
-    child: cst.CSTNode = call
-    for outer in script.tree.ancestors(call):
+    for child, outer in script.tree.outward(call):
         if isinstance(outer, cst.Assign):
             return outer if len(outer.targets) == 1 and child is outer.value else None
         passes = (
@@ -131,7 +130,6 @@ def _assigned(script: Script, call: cst.Call) -> cst.Assign | None:
         )
         if not passes:
             return None
-        child = outer
     return None
 
 

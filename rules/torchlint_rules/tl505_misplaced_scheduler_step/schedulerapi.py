@@ -156,13 +156,11 @@ def _subscripted(script: Script, node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _is_shown(script: Script, node: cst.CSTNode) -> bool:
-    at = script.tree.parent(node)
-    while at is not None and not isinstance(at, cst.BaseStatement):
+    for at in script.tree.ancestors(node):
         if isinstance(at, cst.Call) and word_of(at) in _SHOWING:
             return True
         if isinstance(at, (cst.FormattedString, cst.FormattedStringExpression)):
             return True
-        if isinstance(at, (cst.Comparison, cst.Assign, cst.AugAssign)):
+        if isinstance(at, (cst.Comparison, cst.Assign, cst.AugAssign, cst.BaseStatement)):
             return False
-        at = script.tree.parent(at)
     return False

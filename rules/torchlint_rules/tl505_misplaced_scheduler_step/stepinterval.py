@@ -244,7 +244,7 @@ def _behind_loop(script: Script, step: SchedulerStep, loop: Loop) -> Edits | Non
 
 
 def _bound(script: Script, loop: Loop) -> cst.BaseExpression | None:
-    """Return the number of iterations of a loop over a range that starts at 0 or 1."""
+    """Return the number of iterations of a loop over a range."""
     node = loop.node
     if not isinstance(node, cst.For):
         return None
@@ -253,12 +253,6 @@ def _bound(script: Script, loop: Loop) -> cst.BaseExpression | None:
             plain = [arg.value for arg in call.args if arg.keyword is None]
             if len(plain) == 1:
                 return plain[0]
-            if len(plain) == 2 and script.values.value_of(plain[0]).equals(0):
-                return plain[1]
-            if len(plain) == 2 and script.values.value_of(plain[0]).equals(1):
-                end = plain[1]
-                if isinstance(end, cst.BinaryOperation) and isinstance(end.operator, cst.Add):
-                    return end.left if script.values.value_of(end.right).equals(1) else None
     return None
 
 

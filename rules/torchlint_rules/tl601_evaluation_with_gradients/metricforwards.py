@@ -32,23 +32,6 @@ def metrics(script: Script) -> Iterator[cst.Call]:
                 yield call
 
 
-def actions(script: Script) -> Iterator[cst.Call]:
-    """Yield the forward calls that only choose what an environment does next."""
-    for loop in script.loops.all():
-        if not script.loops.environments.are_stepped_in(loop.node.body):
-            continue
-        for call in script.functions.own(loop.node.body, cst.Call):
-            if next(script.loops.around(call), None) is not loop:
-                continue
-            if (
-                script.loops.module_call(call) is not None
-                and script.values.gradients.grad(call) is Grad.ON
-                and script.evaluations.escapes.use_of(call) is GraphUse.DROPPED
-                and not script.evaluations.escapes.is_cut_off(call)
-            ):
-                yield call
-
-
 def _looks_now_and_then(script: Script) -> Iterator[cst.Call]:
     """Yield the forward calls that a training loop makes only now and then, as a check."""
     for loop in script.loops.of(Role.TRAIN_BATCH):

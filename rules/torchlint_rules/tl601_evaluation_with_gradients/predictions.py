@@ -43,12 +43,34 @@ def _only_applies(script: Script, function: cst.FunctionDef, calls: list[cst.Cal
         return False
     use = script.evaluations.escapes.use_within(function.body, calls)
     if use is GraphUse.ESCAPED:
-        return not script.functions.callers(function) and (
-            _predicts_in_eval(script, function) or _is_inference(script, function)
-        )
+        callers = script.functions.callers(function)
+        if not callers:
+            return _predicts_in_eval(script, function) or _is_inference(script, function)
+        played = all(_is_played(script, call) for call in callers)
+        return played and all(map(script.evaluations.escapes.is_dropped, calls))
     if use is not GraphUse.DROPPED or not _is_run(script, function):
         return False
     return not any(_is_tried(script, call) for call in calls)
+
+
+def actions(script: Script, covered: list[cst.CSTNode]) -> Iterator[cst.Call]:
+    """Yield the calls of networks whose output only chooses what an environment does next."""
+    for call in script.tree.all(cst.Call):
+        network = script.loops.module_call(call) if script.tree.is_own(call) else None
+        if network is None or not script.modules.holders(network):
+            continue
+        if not _is_played(script, call) or any(script.tree.inside(call, node) for node in covered):
+            continue
+        recorded = script.values.gradients.grad(call) is Grad.ON
+        used = not isinstance(script.tree.parent(call), cst.Expr)
+        if recorded and used and script.evaluations.escapes.is_dropped(call):
+            yield call
+
+
+def _is_played(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether a loop around a node steps an environment."""
+    stepped = script.loops.environments.are_stepped_in
+    return any(stepped(loop.node.body) for loop in script.loops.around(node))
 
 
 def _is_run(script: Script, function: cst.FunctionDef) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
@@ -22,12 +22,8 @@ from torchlint.api import (
 from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, without_graph
 from torchlint_rules.shared.wording import quoted
 from torchlint_rules.tl601_evaluation_with_gradients.generations import generations
-from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import (
-    actions,
-    inspections,
-    metrics,
-)
-from torchlint_rules.tl601_evaluation_with_gradients.predictions import predictions
+from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspections, metrics
+from torchlint_rules.tl601_evaluation_with_gradients.predictions import actions, predictions
 
 _OTHERS: Final = "what it computes beside the network no longer records a graph either"
 
@@ -67,17 +63,16 @@ class EvaluationWithGradients(Rule):
         for loop, call in generations(script):
             covered.append(loop)
             yield from self._generation(script, loop, call)
-        asides: tuple[tuple[Callable[[Script], Iterator[cst.Call]], str, Impact | None], ...] = (
-            (metrics, "a metric only", None),
-            (inspections, "a look at its output only", None),
-            (actions, "the next action only", "low"),
-        )
-        for find, purpose, impact in asides:
-            for call in find(script):
-                covered.append(call)
-                yield self._aside(script, call, purpose, impact)
+        for call in metrics(script):
+            covered.append(call)
+            yield self._aside(script, call, "a metric only")
+        for call in inspections(script):
+            covered.append(call)
+            yield self._aside(script, call, "a look at its output only")
         for function, call in predictions(script, covered):
             yield from self._prediction(script, function, call)
+        for call in actions(script, covered):
+            yield self._aside(script, call, "an action only", "medium")
 
     def _by_flag(self, script: Script, found: FlaggedEvaluation) -> Finding:
         asked = script.code(found.test)
@@ -129,7 +124,7 @@ class EvaluationWithGradients(Rule):
         yield Finding(self.code, script.span(call), message, fix, impact="medium")
 
     def _aside(
-        self, script: Script, call: cst.Call, purpose: str, impact: Impact | None
+        self, script: Script, call: cst.Call, purpose: str, impact: Impact | None = None
     ) -> Finding:
         message = (
             f"`{script.code(call)}` is run for {purpose}, yet records a graph: put it "

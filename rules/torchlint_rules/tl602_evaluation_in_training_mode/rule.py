@@ -20,7 +20,6 @@ from torchlint.api import (
     Rule,
     Script,
     Span,
-    root_of,
 )
 from torchlint_rules.shared.wording import quoted
 from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
@@ -92,7 +91,6 @@ def _in_training(script: Script) -> Iterator[tuple[list[Evaluation], list[cst.Ba
             network
             for network in _networks(script, evaluation)
             if script.code(network) != "self"  # whoever calls the method sets the mode
-            and not _is_one_of_several_given(script, evaluation, network)
             and _is_measured_in_training(script, evaluation, network)
         ]
         if not networks or _only_repeats(script, evaluation):
@@ -105,25 +103,6 @@ def _in_training(script: Script) -> Iterator[tuple[list[Evaluation], list[cst.Ba
         place = evaluation.function or evaluation.node
         found.setdefault((id(place), *names), ([], networks))[0].append(evaluation)
     yield from found.values()
-
-
-def _is_one_of_several_given(
-    script: Script, evaluation: Evaluation, network: cst.BaseExpression
-) -> bool:
-    """Return whether a loop goes through networks that a function gets from code out of view."""
-    function = evaluation.function
-    if function is None or script.functions.callers(function):
-        return False
-    root = root_of(network)
-    return isinstance(root, cst.Name) and any(
-        any(name.value == root.value for name in script.tree.within(loop.target, cst.Name))
-        and any(
-            isinstance(binding.node, cst.Param)
-            for name in script.tree.within(loop.iter, cst.Name)
-            for binding in script.scopes.reaching(name)
-        )
-        for loop in script.functions.own(function, cst.For)
-    )
 
 
 def _only_repeats(script: Script, evaluation: Evaluation) -> bool:
@@ -178,21 +157,29 @@ def _networks(script: Script, evaluation: Evaluation) -> list[cst.BaseExpression
 def _is_measured_in_training(
     script: Script, evaluation: Evaluation, network: cst.BaseExpression
 ) -> bool:
-    place = _first(evaluation)
-    mode = script.modules.modes.mode(place, network)
-    if mode not in (Mode.TRAIN, Mode.HIDDEN):
+    place, modes = _first(evaluation), script.modules.modes
+    mode, heeds = modes.mode(place, network), modes.depends_on_mode(network)
+    if mode not in (Mode.TRAIN, Mode.HIDDEN) or heeds is False:
         return False
-    heeds = script.modules.modes.depends_on_mode(network)
-    if heeds is False:
+    if mode is Mode.HIDDEN and not _is_trained_here(script, network):
+        return False  # who passes the network sets its mode
+    if heeds is None and modes.is_configured(network):
         return False
-    if mode is Mode.HIDDEN or heeds is None:
-        if script.modules.modes.is_switched_to_eval(network):
-            return False
-    if any(switch.mode is Mode.EVAL for switch in script.modules.modes.switches(evaluation.body)):
+    if (mode is Mode.HIDDEN or heeds is None) and modes.is_switched_to_eval(network):
+        return False
+    if any(switch.mode is Mode.EVAL for switch in modes.switches(evaluation.body)):
         return False
     if _is_set_in_parts(script, place, network):
         return False
     return _only_scores(evaluation) or not _is_meant(script, place, network)
+
+
+def _is_trained_here(script: Script, network: cst.BaseExpression) -> bool:
+    """Return whether a step in view runs a network."""
+    run = (
+        script.loops.module_call(call) for step in script.loops.steps.all for call in step.forwards
+    )
+    return any(each is not None and script.modules.same(each, network) for each in run)
 
 
 def _only_scores(evaluation: Evaluation) -> bool:

@@ -21,10 +21,13 @@ class Aliases(Part):
 
     def calls(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         """Yield the calls that may run a function under another name, in no order."""
-        for word in self._words(function.name.value):
+        owner = self.scopes.class_of(function)
+        begins = owner is not None and function.name.value == "__init__"
+        wanted = owner if begins and owner is not None else function
+        for word in self._words(wanted.name.value):
             for mention in (*self.tree.spelled(word), *self.functions.attributes(word)):
                 call = self._called(mention)
-                if call is not None and function in self.held(call.func):
+                if call is not None and wanted in self.named(call.func):
                     yield call
 
     def named_like(self, method: cst.FunctionDef) -> list[cst.Call]:
@@ -50,16 +53,20 @@ class Aliases(Part):
 
     # -- values -------------------------------------------------------------------
 
-    @memoized(())
     def held(self, node: cst.CSTNode) -> tuple[cst.FunctionDef, ...]:
         """Return the functions in view that calling a value may run."""
-        found: dict[cst.FunctionDef, None] = {}
+        return tuple(each for each in self.named(node) if isinstance(each, cst.FunctionDef))
+
+    @memoized(())
+    def named(self, node: cst.CSTNode) -> tuple[cst.FunctionDef | cst.ClassDef, ...]:
+        """Return the functions and classes in view that a value may be."""
+        found: dict[cst.FunctionDef | cst.ClassDef, None] = {}
         for each in self._sources(node):
             named = self.functions.definition(each)
-            if isinstance(named, cst.FunctionDef):
+            if named is not None:
                 found[named] = None
             elif each is not node:
-                found.update(dict.fromkeys(self.held(each)))
+                found.update(dict.fromkeys(self.named(each)))
         return tuple(found)
 
     @memoized(())
@@ -112,7 +119,8 @@ class Aliases(Part):
     @cached_property
     def _targets(self) -> frozenset[str]:
         """The words that something is assigned or passed to, which may be functions in view."""
-        names = {function.name.value for function in self.tree.all(cst.FunctionDef)}
+        names = {each.name.value for each in self.tree.all(cst.FunctionDef)}
+        names.update(each.name.value for each in self.tree.all(cst.ClassDef))
         return frozenset(to for name in names for to in self._words(name))
 
     @cached_property

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.aliases import Aliases
 from torchlint.semantic.calls.annotations import acts, named_types
+from torchlint.semantic.calls.classes import Classes
 from torchlint.semantic.calls.hyperparameters import kept_parameters
 from torchlint.semantic.calls.instances import SAME, WRAPPERS, Instances
 from torchlint.semantic.calls.overriding import Overriding
@@ -60,6 +61,9 @@ class Functions:
         self._aliases = Aliases(self)
         self.surely_held = self._aliases.surely_held
         """Return the functions in view that calling a value runs, none if it may run another."""
+        self._classes = Classes(self._aliases, self._holding)
+        self.classes_of = self._classes.of
+        """Return the classes in view of which a value may be an instance."""
         self.taken = self._passing.taken
         """Return the binding of the parameter for which a call passes an expression."""
         self.named_like = self._aliases.named_like
@@ -366,21 +370,18 @@ class Functions:
             if not self._overriding.is_base(owner):
                 return
         if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
-            bases = self.lineage(owner)[1:]
-            for made in (*self._overriding.inheriting(function, owner), *bases):
-                for called in self._called_values.with_answer(made):
-                    taken = cast("cst.Call", self.tree.parent(called))
-                    if function in (self.called_object(made), *self._overriding.chosen(taken)):
-                        yield taken
+            for call in self._calls_of_values:
+                if function in (*self._classes.run(call.func), *self._overriding.chosen(call)):
+                    yield call
         for mention in self._run_by(name).with_answer(function):
             run = self._run_through(mention)
             if run is not None:
                 yield run
         if isinstance(owner, cst.ClassDef) and name != "__init__":
             for mention in self.mentions(name):
-                call = self.tree.parent(mention)
-                if isinstance(call, cst.Call) and function in self._overriding.chosen(call):
-                    yield call
+                holder = self.tree.parent(mention)
+                if isinstance(holder, cst.Call) and function in self._overriding.chosen(holder):
+                    yield holder
 
     def makings(self, owner: cst.ClassDef) -> Iterator[cst.Call]:
         """Yield the calls that make an object of a class: in another module it is imported."""
@@ -403,10 +404,9 @@ class Functions:
         return self.names.name(call.func) == "functools.partial"
 
     @cached_property
-    def _called_values(self) -> AnswerIndex[cst.CSTNode, cst.ClassDef | None]:
-        """The called expressions that may be instances, grouped by their class."""
-        called = (call.func for call in self.tree.all(cst.Call))
-        return AnswerIndex(self._instances, filter(self._holding.may_be, called))
+    def _calls_of_values(self) -> list[cst.Call]:
+        """The calls of what may be an instance, or a chain of instances."""
+        return [call for call in self.tree.all(cst.Call) if self._holding.may_be(call.func)]
 
     def called_unseen(self, function: Definition) -> bool:
         """Return whether code of the project that is not in view may call a function."""
@@ -541,7 +541,8 @@ class Functions:
         """
         found = self.callee(call)
         if found is None:
-            return self._aliases.held(call.func) or self._overriding.chosen(call)
+            held = self._aliases.held(call.func) or self._overriding.chosen(call)
+            return held or self._classes.run(call.func)
         if type(call.func) is not cst.Attribute:
             return (found,)
         owner = self.scopes.scope(found).node

@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.annotations import named_types
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes
-from torchlint.semantic.syntax.methods import last_word
+from torchlint.semantic.syntax.methods import choices_of, last_word, receiver_of
 from torchlint.semantic.syntax.tree import Tree
 
 WRAPPERS: Final = frozenset({
@@ -23,6 +23,15 @@ SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".spli
 """Methods that return their own object."""
 PREPARING: Final = ("prepare", "setup", "setup_dataloaders", "setup_optimizers")
 """Methods that return all their arguments (`accelerator.prepare(…)`)."""
+CONTAINERS: Final = frozenset({
+    "torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential", "builtins.list",
+    "builtins.tuple", "builtins.dict", "builtins.enumerate", "builtins.zip", "builtins.reversed",
+})  # fmt: skip
+"""Functions that return the items of their arguments, or a container of them."""
+MEMBERS: Final = frozenset("values items children".split())
+"""Methods that return the items of a container."""
+ADDING: Final = frozenset("append insert extend update add_module register_module".split())
+"""Methods that add their last argument to a container."""
 _CALLED: Final = ("forward", "__call__")
 _SURE: Final = ""
 """The source of flows that always carry an instance."""
@@ -56,7 +65,7 @@ class Instances:
 
     def may_be(self, value: cst.CSTNode) -> bool:
         """Return whether an expression may be an instance."""
-        return self._source(value) in self.words
+        return not self.words.isdisjoint(self._sources(value))
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -64,6 +73,7 @@ class Instances:
         if not self.tree.all(cst.ClassDef):
             return frozenset()
         flows = [*self._bound(), *self._given(), *self._returned(), *self._registered()]
+        flows += self._added()
         sure = (*self._first_parameters(), *self._declared())
         return _reached(flows, {_SURE, "module", *sure})
 
@@ -71,21 +81,41 @@ class Instances:
     def _classes(self) -> frozenset[str]:
         """The words that may refer to a class in view."""
         named = {binding.name for binding in self.scopes.bindings() if binding.how is How.CLASS}
-        flows = (
-            _Flow(source, _last(binding.name))
+        flows = [
+            _Flow(word, _last(binding.name))
             for binding in self.scopes.bindings()
-            if binding.how is _ASSIGN and (source := self._class_word(binding.value)) is not None
-        )
-        return _reached(list(flows), named)
+            if binding.how in _GIVEN
+            for word in self._class_words(binding.value)
+        ]
+        return _reached([*flows, *self._handed_over()], named)
 
-    def _class_word(self, value: cst.CSTNode | None) -> str | None:
+    def _handed_over(self) -> Iterator[_Flow]:
+        """Yield the flows of words for classes from arguments of calls to parameters."""
+        for call in self.tree.all(cst.Call):
+            taker = self._takers.get(last_word(call.func), {})
+            for place, arg in enumerate(call.args):
+                named = (arg.keyword.value,) if arg.keyword is not None else taker.get(place, ())
+                for word in self._class_words(arg.value) if named else ():
+                    yield from (_Flow(word, name) for name in named)
+
+    def _class_words(self, value: cst.CSTNode | None) -> Iterator[str]:
+        """Yield the words that must refer to a class for a value to be one, or hold one."""
         if type(value) is cst.Name:
-            return value.value
-        if type(value) is cst.Attribute and self.names.linked(value):
-            return value.attr.value
-        if type(value) is cst.Call and value.args and self._is_partial(value):
-            return self._class_word(value.args[0].value)
-        return None
+            yield value.value
+        elif type(value) is cst.Attribute and self.names.linked(value):
+            yield value.attr.value
+        elif type(value) is cst.Subscript:
+            yield from self._class_words(value.value)
+        elif type(value) is cst.Dict:
+            yield from (word for each in value.elements for word in self._class_words(each.value))
+        elif choices := choices_of(value) if value is not None else ():
+            yield from (word for each in choices for word in self._class_words(each))
+        elif type(value) is cst.Call and value.args:
+            if self._is_partial(value):
+                yield from self._class_words(value.args[0].value)
+            elif (table := receiver_of(value, "get")) is not None:
+                for each in (table, *(arg.value for arg in value.args[1:])):
+                    yield from self._class_words(each)
 
     def _is_partial(self, call: cst.Call) -> bool:
         return self._knows_partial and self.names.name(call.func) == "functools.partial"
@@ -97,28 +127,38 @@ class Instances:
 
     # -- values --------------------------------------------------------
 
-    def _source(self, value: cst.CSTNode | None) -> str | None:
-        """Return the word that must hold an instance for a value to be one, None without one."""
+    def _sources(self, value: cst.CSTNode | None) -> Iterator[str]:
+        """Yield the words of which one must hold an instance for a value to be or hold one."""
         if type(value) is cst.Name:
-            return value.value
-        if type(value) is cst.Attribute:
-            return self._source(value.value) if value.attr.value == "module" else value.attr.value
-        return self._made(value) if type(value) is cst.Call else None
+            yield value.value
+        elif type(value) is cst.Attribute:
+            if value.attr.value == "module":
+                yield from self._sources(value.value)
+            else:
+                yield value.attr.value
+        elif type(value) is cst.Call:
+            yield from self._made(value)
+        elif type(value) is cst.Subscript:
+            yield from self._sources(value.value)
+        elif value is not None:
+            for each in parts_of(value):
+                yield from self._sources(each)
 
-    def _made(self, call: cst.Call) -> str | None:
+    def _made(self, call: cst.Call) -> Iterator[str]:
         func = call.func
-        made = self._class_word(func)
-        if made in self._classes:
-            return _SURE
-        if type(func) is cst.Attribute and func.attr.value in SAME:
-            return self._source(func.value)
+        if not self._classes.isdisjoint(self._class_words(func)):
+            yield _SURE
+            return
+        if type(func) is cst.Attribute and func.attr.value in (*SAME, *MEMBERS):
+            yield from self._sources(func.value)
         name = self.names.name(func)
-        if name in WRAPPERS:
-            return self._source(call.args[0].value) if call.args else None
-        if name == "builtins.super":
-            return _SURE
+        if name in WRAPPERS or name in CONTAINERS:
+            for arg in call.args:
+                yield from self._sources(arg.value)
+        elif name == "builtins.super":
+            yield _SURE
         held = func.value if type(func) is cst.Subscript else None
-        return _result(last_word(held) if held is not None else last_word(func))
+        yield _result(last_word(held) if held is not None else last_word(func))
 
     # -- flows ---------------------------------------------------
 
@@ -134,7 +174,7 @@ class Instances:
         for parameter in self.tree.all(cst.Param):
             if parameter.annotation is not None:
                 for each in named_types(parameter.annotation.annotation):
-                    if self._class_word(each) in self._classes:
+                    if not self._classes.isdisjoint(self._class_words(each)):
                         yield parameter.name.value
 
     def _is_method(self, function: cst.FunctionDef) -> bool:
@@ -143,18 +183,27 @@ class Instances:
     def _bound(self) -> Iterator[_Flow]:
         """Yield the flows through assignments and parameter defaults."""
         for binding in self.scopes.bindings():
-            source = self._source(self._bound_value(binding))
-            if source is not None:
+            for source in self._sources(self._bound_value(binding)):
                 yield _Flow(source, _last(binding.name))
+
+    def _added(self) -> Iterator[_Flow]:
+        """Yield the flows from what is added to a container to the container."""
+        for call in self.tree.all(cst.Call):
+            held = receiver_of(call, *ADDING)
+            for source in self._sources(call.args[-1].value) if held and call.args else ():
+                yield _Flow(source, last_word(held))
+        for line in self.tree.all(cst.Assign):
+            for each in line.targets:
+                if type(each.target) is cst.Subscript:
+                    for source in self._sources(line.value):
+                        yield _Flow(source, last_word(each.target.value))
 
     def _returned(self) -> Iterator[_Flow]:
         """Yield the flows from what functions return, alone or in a tuple, to their calls."""
         for line in self.tree.all(cst.Return):
             function = self.scopes.function(line)
-            parts = line.value.elements if type(line.value) is cst.Tuple else ()
-            for value in (line.value, *(each.value for each in parts)):
-                source = self._source(value)
-                if source is not None and function is not None:
+            if function is not None:
+                for source in self._sources(line.value):
                     yield _Flow(source, _result(function.name.value))
 
     def _registered(self) -> Iterator[_Flow]:
@@ -167,7 +216,7 @@ class Instances:
                     yield _Flow(source, _result(_last(binding.name)))
 
     def _bound_value(self, binding: Binding) -> cst.BaseExpression | None:
-        if binding.how in _GIVEN:
+        if binding.how in _GIVEN or binding.how is How.LOOP:
             return binding.value
         call = binding.value
         if type(call) is not cst.Call or len(binding.path) != 1 or binding.how is not How.UNPACKED:
@@ -187,12 +236,10 @@ class Instances:
             place = -1 if partial else 0
             for arg in call.args:
                 if arg.keyword is not None:
-                    source = self._source(arg.value)
-                    if source is not None:
+                    for source in self._sources(arg.value):
                         yield _Flow(source, arg.keyword.value)
                     continue
-                source = self._source(arg.value) if takers else None
-                if source is not None:
+                for source in self._sources(arg.value) if takers else ():
                     for taker, where in takers:
                         for name in taker.get(place, ()):
                             yield _Flow(source, name, where)
@@ -205,9 +252,8 @@ class Instances:
             word = last_word(func)
             if word in self._takers:
                 found.append((self._takers[word], _SURE))
-        called = self._source(call.func) if _SURE in self._takers else None
-        if called is not None:
-            found.append((self._takers[_SURE], called))
+        if _SURE in self._takers:
+            found += ((self._takers[_SURE], called) for called in self._sources(call.func))
         return found
 
     @cached_property
@@ -243,6 +289,21 @@ class Instances:
             for base in owner.bases:
                 found.setdefault(last_word(base.value), []).append(owner.name.value)
         return found
+
+
+def parts_of(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """Yield what an expression chooses from, or the items that it puts into a container."""
+    yield from choices_of(node)
+    if isinstance(node, (cst.List, cst.Tuple, cst.Dict)):
+        yield from (each.value for each in node.elements)
+    elif isinstance(node, (cst.ListComp, cst.GeneratorExp)):
+        yield node.elt
+    elif isinstance(node, cst.DictComp):
+        yield node.value
+    elif isinstance(node, cst.BinaryOperation) and isinstance(
+        node.operator, (cst.Add, cst.Multiply)
+    ):
+        yield from (node.left, node.right)
 
 
 def _result(word: str) -> str:

@@ -12,7 +12,6 @@ from torchlint.caching import cached_method
 from torchlint.semantic.calls.part import Part
 
 _ABSTRACT: Final = "abstractmethod"
-_SEVERAL: Final = 2
 
 
 class Overriding(Part):
@@ -69,6 +68,7 @@ class Overriding(Part):
         ]
         return tuple(dict.fromkeys(found)) or (method,)
 
+    @cached_method
     def chosen(self, call: cst.Call) -> tuple[cst.FunctionDef, ...]:
         """Return the methods that a call may run of classes that only the program tells.
 
@@ -81,18 +81,13 @@ class Overriding(Part):
             found += [self.functions.method(each, func.attr.value) for each in named]
         return tuple(each for each in dict.fromkeys(found) if each is not None)
 
-    def _owners(self, node: cst.BaseExpression) -> list[cst.ClassDef]:
+    def _owners(self, node: cst.BaseExpression) -> tuple[cst.ClassDef, ...]:
         """Return the classes of which an object may be one, beside the one it is known to be of."""
         one = self.functions.instance_of(node)
-        if one is not None:
-            heirs = self._subclasses.get(one, ())
-            return [each for each in heirs if self._may_be_of(node, each)]
-        if type(node) is not cst.Name:
-            return []
-        values = [each.assigned for each in self.scopes.reaching(node)]
-        known = [None if each is None else self.functions.instance_of(each) for each in values]
-        owners = [each for each in known if each is not None]
-        return owners if len(owners) >= max(len(known), _SEVERAL) else []
+        if one is None:
+            return self.functions.classes_of(node)
+        heirs = self._subclasses.get(one, ())
+        return tuple(each for each in heirs if self._may_be_of(node, each))
 
     def _may_be_of(self, node: cst.BaseExpression, heir: cst.ClassDef) -> bool:
         """Return whether an object of a known class comes from outside, and may be of an heir."""

@@ -28,13 +28,11 @@ class Switches(Part):
 
     def _ruling_out(self, node: cst.CSTNode) -> Iterator[str]:
         """Yield the tests of constants that keep a node from running."""
-        child = node
-        for outer in self.tree.ancestors(node):
+        for child, outer in self.tree.outward(node):
             if isinstance(outer, (cst.If, cst.IfExp)) and child is not outer.test:
                 setting = self._setting(outer.test)
                 if setting is not None and setting is not (child is outer.body):
                     yield self.tree.code(outer.test)
-            child = outer
 
     def _setting(self, test: cst.BaseExpression) -> bool | None:
         """Return how a test of constants comes out, None if something else decides."""

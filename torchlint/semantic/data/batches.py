@@ -191,6 +191,8 @@ class Batches(ValueAnalysis):
                 _moves(inner) and not _follows(inner) for inner in self.functions.run_in(callee)
             ):
                 return True
+            if callee is not None and self._moves_kept(call, callee, names):
+                return True
             if callee is None and not _tokenises(call) and self._out_of_sight(call):
                 return True
         return False
@@ -205,13 +207,40 @@ class Batches(ValueAnalysis):
         self, call: cst.Call, callee: cst.FunctionDef, names: set[str], depth: int
     ) -> bool:
         """Return whether a function moves what it is given under one of some names."""
-        given = {
+        given = self._taken(call, callee, names)
+        return self._moves_what(callee, self._computed(callee, given), depth)
+
+    def _moves_kept(self, call: cst.Call, callee: cst.FunctionDef, names: set[str]) -> bool:
+        """Return whether a method keeps what it is given, and code moves what is kept."""
+        given = self._taken(call, callee, names)
+        kept = (
+            binding
+            for line in self.functions.own(callee, cst.Assign)
+            if any(node.value in given for node in self._roots(line.value))
+            for each in line.targets
+            if (binding := self.scopes.stored(each.target)) and "." in binding.name
+        )
+        return any(self._is_moved(each) for each in kept)
+
+    def _is_moved(self, kept: Binding) -> bool:
+        """Return whether code moves what an attribute holds, or a part of it."""
+        return any(
+            kept in self.functions.attribute(each) and _moves(call)
+            for each in self.functions.attributes(kept.name.rpartition(".")[2])
+            for call in self.tree.ancestors(each)
+            if isinstance(call, cst.Call)
+            and isinstance(call.func, cst.Attribute)
+            and self.tree.inside(each, call.func.value)
+        )
+
+    def _taken(self, call: cst.Call, callee: cst.FunctionDef, names: set[str]) -> set[str]:
+        """Return the parameters that get something of one of some names."""
+        return {
             param.name.value
             for param in callee.params.params
             if (value := self.functions.passed(call, callee, param.name.value)) is not None
             and any(node.value in names for node in self._roots(value))
         }
-        return self._moves_what(callee, self._computed(callee, given), depth)
 
     def _out_of_sight(self, call: cst.Call) -> bool:
         """Return whether a project function, or DataParallel, receives a batch and may move it."""

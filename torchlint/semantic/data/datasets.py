@@ -118,19 +118,7 @@ class Datasets(ValueAnalysis):
         """Return the traits of what one entry of a loader's batches, which are mappings, needs."""
         if collate is None:
             return self._of_entry(dataset, key)
-        function = self.functions.definition(collate)
-        needed = (
-            self.keys.expressions(function, key) if isinstance(function, cst.FunctionDef) else ()
-        )
-        entries = {key for each in needed for key in self.keys.read(each)}
-        if not entries:
-            return _joined([self.traits(dataset), self.callable_traits(collate)])
-        return _joined(
-            [
-                *map(self._of_body, self._reached(needed)),
-                *(self._of_entry(dataset, each) for each in sorted(entries)),
-            ]
-        )
+        return _joined([self.traits(dataset), self.callable_traits(collate)])
 
     def _of_entry(self, dataset: cst.BaseExpression, key: str) -> Traits:
         origin = self.origins.of(dataset)

@@ -35,13 +35,6 @@ class ItemKeys(Analysis):
                 edge += self._behind(node, read)
         return tuple(seen) if not edge else ()
 
-    def read(self, node: cst.BaseExpression) -> Iterator[str]:
-        """Yield the keys that an expression reads: "ids" of `[item["ids"] for item in items]`."""
-        for subscript in self.tree.within(node, cst.Subscript):
-            index = subscript.slice[0].slice
-            if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
-                yield str(index.value.evaluated_value)
-
     def _entries(self, read: cst.FunctionDef, key: str) -> Iterator[cst.BaseExpression]:
         """Yield the values that a method puts under a key, with the conditions around them."""
         for element in self.functions.own(read, cst.DictElement):

@@ -60,7 +60,8 @@ class Parts(ValueAnalysis):
         if isinstance(node, cst.Call):
             return self._of_call(node, steps, depth - 1)
         if isinstance(node, cst.Attribute):
-            bound = self.functions.attribute(node)
+            known = self.functions.attribute(node)
+            bound = [each for each in known if not self.tree.inside(node, each.node)]
             if bound:
                 return self._of_bindings(bound, steps, depth - 1)
             within = steps if node.attr.value in _SAME else (f".{node.attr.value}", *steps)
@@ -139,8 +140,8 @@ class Parts(ValueAnalysis):
         owner = self.tree.parent(parameters)
         if isinstance(owner, cst.Lambda) and isinstance(parameters, cst.Parameters):
             return self._of_mapped(owner, parameters.params.index(node), steps, depth)
-        if node.star == "*" and isinstance(owner, cst.FunctionDef):
-            return self._of_rest(owner, steps, depth)
+        if node.star == "*":
+            return None
         given = self.functions.given(node)
         if not given and isinstance(owner, cst.FunctionDef) and node.name.value != "self":
             return self._of_all_loaders(owner, node, steps)
@@ -171,19 +172,6 @@ class Parts(ValueAnalysis):
             return None
         return self._follow(others[position], (None, *steps), depth)
 
-    def _of_rest(self, function: cst.FunctionDef, steps: Steps, depth: int) -> list[Part] | None:
-        """Follow `*tensors` to the arguments of the calls."""
-        calls = self.functions.callers(function)
-        named = len(function.params.params)
-        if not calls or steps[:1] != (None,) or self.scopes.class_of(function) is not None:
-            return None
-        rest = [arg for call in calls for arg in call.args[named:]]
-        if any(arg.keyword is not None for arg in rest):
-            return None
-        starred = (steps if arg.star == "*" else steps[1:] for arg in rest)
-        found = (self._follow(a.value, s, depth) for a, s in zip(rest, starred, strict=True))
-        return _joined(found) if rest else []
-
     def _of_item(self, node: cst.Subscript, steps: Steps, depth: int) -> list[Part] | None:
         indices = [element.slice for element in node.slice]
         first = indices[0]
@@ -192,14 +180,14 @@ class Parts(ValueAnalysis):
                 return self._follow(node.value, (str(first.value.evaluated_value), *steps), depth)
             if isinstance(first.value, cst.Integer):
                 return self._follow(node.value, (int(first.value.value, 0), *steps), depth)
-            if isinstance(first.value, cst.Name) and self._is_key(first.value, node.value):
+            if self._is_key(first.value, node.value):
                 return self._follow(node.value, (None, *steps), depth)
         if all(self._keeps_storage(index) for index in indices):
             return self._follow(node.value, steps, depth)
         return None
 
-    def _is_key(self, index: cst.Name, container: cst.BaseExpression) -> bool:
-        """Return whether a name is a key of a container: a string, or a loop target over it."""
+    def _is_key(self, index: cst.BaseExpression, container: cst.BaseExpression) -> bool:
+        """Return whether an index is a key of a container: a string, or a loop target over it."""
         if self.kinds.kind(index) is Kind.STRING:
             return True
         path = dotted(container)

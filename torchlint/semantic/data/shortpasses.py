@@ -8,6 +8,7 @@ import libcst as cst
 
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.syntax.methods import last_line
 from torchlint.semantic.values.options import Options
 
 _FEW: Final = 16
@@ -24,7 +25,7 @@ class ShortPasses(LoopAnalysis):
     def takes_one(self, place: cst.CSTNode) -> bool:
         """Return whether a pass ends after a batch or two: `next(iter(loader))`, or a `break`."""
         if isinstance(place, cst.For):
-            last = _last_line(place.body)
+            last = last_line(place.body)
             ends = isinstance(last, (cst.Break, cst.Return)) and not self._goes_on(place)
             return ends or any(self._stops_early(place, line) for line in place.body.body)
         if not isinstance(place, cst.Call):
@@ -134,7 +135,7 @@ class ShortPasses(LoopAnalysis):
             and isinstance(test.left, cst.Name)
             and test.left.value == counter.value
             and self._is_few(most)
-            and isinstance(_last_line(line.body), (cst.Break, cst.Return))
+            and isinstance(last_line(line.body), (cst.Break, cst.Return))
         )
 
     def _is_few(self, most: cst.BaseExpression) -> bool:
@@ -142,11 +143,3 @@ class ShortPasses(LoopAnalysis):
         option = self.options.of(most)
         count = option.default if option is not None else self.values.value_of(most).literal
         return type(count) is int and count <= _FEW
-
-
-def _last_line(body: cst.BaseSuite) -> cst.CSTNode | None:
-    """Return the last small statement of a block."""
-    last: cst.CSTNode | None = body.body[-1] if body.body else None
-    while isinstance(last, cst.SimpleStatementLine):
-        last = last.body[-1]
-    return last

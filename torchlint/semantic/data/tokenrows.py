@@ -72,11 +72,6 @@ class TokenRows(ValueAnalysis):
 
     def _is_table(self, call: cst.Call, trace: _Trace) -> bool:
         name = self.names.name(call.func) or ""
-        if name == "datasets.DatasetDict" and call.args:
-            parts = call.args[0].value
-            return isinstance(parts, cst.Dict) and all(
-                self._are_loaded(each.value, trace) for each in parts.elements
-            )
         if _JOINING.fullmatch(name) and call.args:
             joined = self._parts(call.args[0].value)
             return bool(joined) and all(self._are_loaded(part, trace) for part in joined)

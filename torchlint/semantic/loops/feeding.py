@@ -108,13 +108,11 @@ class Feeding(ValueAnalysis):
         """Return whether a counter selects the value, as an index or as an argument."""
         if use is region:
             return False
-        child: cst.CSTNode = use
-        for outer in self.tree.ancestors(use):
+        for child, outer in self.tree.outward(use):
             if isinstance(outer, cst.Subscript) and child is not outer.value:
                 return True
             if isinstance(outer, cst.Call) and child is not outer.func:
                 return not (self.functions.names.name(outer.func) or "").startswith("torch.")
             if outer is region:
                 return False
-            child = outer
         return False

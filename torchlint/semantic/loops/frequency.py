@@ -213,10 +213,9 @@ class Frequencies(LoopAnalysis):
 
     def below(self, node: cst.CSTNode, outer: cst.CSTNode) -> Frequency:
         """Return the execution frequency of a node relative to an enclosing loop or function."""
-        child: cst.CSTNode = node
         blocks: list[cst.IndentedBlock] = []
         in_loop = False
-        for at in self.tree.ancestors(node):
+        for child, at in self.tree.outward(node):
             if type(at) is cst.IndentedBlock:
                 answers = isinstance(outer, cst.FunctionDef) and not in_loop and _answers(at)
                 if self._cut_off(at, child, answers or at is _body(outer)):
@@ -233,7 +232,6 @@ class Frequencies(LoopAnalysis):
             if type(at) is cst.Else and isinstance(self.tree.parent(at), (cst.For, cst.While)):
                 return Frequency.RARE
             in_loop = in_loop or type(at) is cst.For or type(at) is cst.While
-            child = at
         return Frequency.EVERY_PASS
 
     def _runs_once(self, outer: cst.CSTNode) -> bool:
@@ -247,9 +245,8 @@ class Frequencies(LoopAnalysis):
 
     def of_one_process(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Return whether only a test of the process rank keeps a node out of some passes."""
-        child: cst.CSTNode = node
         ranked = False
-        for at in self.tree.ancestors(node):
+        for child, at in self.tree.outward(node):
             if isinstance(at, cst.IndentedBlock) and self._cut_off(at, child, at is _body(outer)):
                 return False
             if at is outer:
@@ -260,7 +257,6 @@ class Frequencies(LoopAnalysis):
                 ranked = True
             if isinstance(at, (cst.ExceptHandler, cst.Finally)):
                 return False
-            child = at
         return False
 
     def _asks_rank(self, test: cst.BaseExpression) -> bool:

@@ -13,6 +13,7 @@ from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.values.options import Options
 
 _STEPPING: Final = frozenset("update_grad need_update".split())
 """Keywords that make a helper step the optimizer after the backward pass."""
@@ -49,6 +50,18 @@ class GradientAccumulations(LoopAnalysis):
     def __init__(self, loops: Loops, step_functions: StepFunctions) -> None:
         super().__init__(loops)
         self.step_functions = step_functions
+        self.options = Options(self.values)
+
+    def is_off(self, test: cst.BaseExpression | None) -> bool:
+        """Return whether an option of one pass by default makes a test true in every pass."""
+        if test is None:
+            return False
+        found = (
+            self.options.of(each.right)
+            for each in self.tree.within(test, cst.BinaryOperation)
+            if isinstance(each.operator, cst.Modulo)
+        )
+        return any(option is not None and option.default == 1 for option in found)
 
     def of_functions(self) -> Iterator[Window]:
         """Yield every function of one pass that steps once in several calls."""
@@ -177,15 +190,13 @@ class GradientAccumulations(LoopAnalysis):
     def _closing(self, step: cst.Call, around: _Pass) -> cst.If | None:
         """Return the outermost `if` of a pass that lets a step run once in several passes."""
         found: cst.If | None = None
-        child: cst.CSTNode = step
-        for outer in self.tree.ancestors(step):
+        for child, outer in self.tree.outward(step):
             if outer is around:
                 return found
             if isinstance(outer, _LOOPS):
                 return None
             if isinstance(outer, cst.If) and child is outer.body and self._counts(outer.test):
                 found = outer
-            child = outer
         return None
 
     def _counts(self, test: cst.BaseExpression) -> bool:
@@ -232,11 +243,8 @@ class GradientAccumulations(LoopAnalysis):
 
     def _guarded(self, node: cst.CSTNode, around: _Pass) -> bool:
         """Return whether an `if` that counts passes encloses a node within a pass."""
-        child = node
-        for outer in self.tree.ancestors(node):
-            if outer is around:
-                return False
-            if isinstance(outer, cst.If) and child is outer.body and self._counts(outer.test):
-                return True
-            child = outer
-        return False
+        return any(
+            self._counts(test)
+            for test in self.tree.tests_around(node)
+            if self.tree.inside(test, around)
+        )

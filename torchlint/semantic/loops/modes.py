@@ -12,9 +12,10 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.calls.instances import PREPARING, SAME
+from torchlint.semantic.calls.instances import SAME
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
+from torchlint.semantic.scope.libraries import INSTANTIATES
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo, memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
@@ -330,17 +331,16 @@ class Modes(LoopAnalysis):
     def _binds_own(self, binding: Binding) -> bool:
         if binding.how is How.PARAMETER:
             return True
-        value = binding.value
-        if binding.how is not How.UNPACKED or not isinstance(value, cst.Call):
-            return binding.how is How.ASSIGN and self._is_new(value)
-        prepares = method_of(value) in PREPARING
-        at = binding.path[0]
-        return prepares and at < len(value.args) and self._is_own(value.args[at].value)
+        return binding.how is How.ASSIGN and self._is_new(binding.value)
 
     def _is_new(self, value: cst.BaseExpression | None) -> bool:
         if not isinstance(value, cst.Call) or self.names.name(value.func) in _WRAPPERS:
             return False
         return method_of(value) not in SAME
+
+    def is_configured(self, network: cst.BaseExpression) -> bool:
+        """Return whether a configuration says which class a network is made of."""
+        return any(self.names.name(call.func) in INSTANTIATES for call in self._calls(network))
 
     def is_switched_to_eval(self, network: cst.BaseExpression) -> bool:
         """Return whether any code of the file may put this network into evaluation mode."""
@@ -387,8 +387,8 @@ class Modes(LoopAnalysis):
         if function is None:
             return Mode.TRAIN
         callers = self.functions.callers(function)
-        if not callers and (
-            self.functions.called_unseen(function) or self._is_ruled_by_base(function, network)
+        if self._is_ruled_by_base(function, network) or (
+            not callers and self.functions.called_unseen(function)
         ):
             return Mode.UNKNOWN
         if not callers or not depth:

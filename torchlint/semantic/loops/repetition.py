@@ -92,15 +92,10 @@ class Repetition(LoopAnalysis):
 
     def _is_repair(self, node: cst.CSTNode) -> bool:
         """Return whether a node runs only while an attribute is None, or after a NaN."""
-        child = node
-        for outer in self.functions.tree.ancestors(node):
-            if isinstance(outer, cst.FunctionDef):
-                return False
-            if isinstance(outer, cst.If) and child is outer.body:
-                if _asks_for_none(outer.test) or self.frequencies.tests_for_non_finite(outer.test):
-                    return True
-            child = outer
-        return False
+        return any(
+            _asks_for_none(test) or self.frequencies.tests_for_non_finite(test)
+            for test in self.functions.tree.tests_around(node)
+        )
 
     @memoized(False)
     def _is_step(self, function: cst.FunctionDef) -> bool:

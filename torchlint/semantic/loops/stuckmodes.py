@@ -238,21 +238,14 @@ class StuckModes(LoopAnalysis):
 
     def _has_choice(self, change: _ModeChange, changes: list[_ModeChange]) -> bool:
         """Return whether the other branch of an `if` makes a different mode change."""
-        branches = dict(self._branches(change.at))
+        branches = dict(self.tree.branches(change.at))
         return any(
             other.mode is not change.mode
-            and any(branches.get(test, taken) != taken for test, taken in self._branches(other.at))
+            and any(
+                branches.get(test, taken) != taken for test, taken in self.tree.branches(other.at)
+            )
             for other in changes
         )
-
-    def _branches(self, node: cst.CSTNode) -> Iterator[tuple[int, bool]]:
-        child = node
-        for outer in self.tree.ancestors(node):
-            if isinstance(outer, cst.FunctionDef):
-                return
-            if isinstance(outer, cst.If) and child is not outer.test:
-                yield id(outer), child is outer.body
-            child = outer
 
     def _in_caller(self, path: str, call: cst.Call, function: cst.FunctionDef) -> str:
         """Return the caller's path to an object that a function knows by `path`, "" if unknown."""

@@ -35,6 +35,8 @@ RUNNING: Final = frozenset({
     "torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential",
 })  # fmt: skip
 """Library functions that call their first argument."""
+INSTANTIATES: Final = ("hydra.utils.instantiate", "hydra.utils.call")
+"""Library functions that make what a configuration names."""
 OPAQUE: Final = frozenset({
     "builtins.eval", "builtins.exec", "builtins.globals", "builtins.locals", "builtins.vars",
     "builtins.__import__", "importlib.import_module",

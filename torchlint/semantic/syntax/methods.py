@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
 
@@ -32,6 +34,17 @@ def choices_of(node: cst.CSTNode) -> tuple[cst.BaseExpression, ...]:
     return (node.left, node.right) if type(node) is cst.BooleanOperation else ()
 
 
+def operands_of(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield the operands of `and`, `or` and `not` in a condition."""
+    if isinstance(test, cst.BooleanOperation):
+        yield from operands_of(test.left)
+        yield from operands_of(test.right)
+    elif isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        yield from operands_of(test.expression)
+    else:
+        yield test
+
+
 def root_of(node: cst.CSTNode, *, items: bool = False) -> cst.CSTNode:
     """Return what attributes are read from, `a` of `a.b.c`; with `items` also of `a[0].b`."""
     while type(node) is cst.Attribute or (items and type(node) is cst.Subscript):
@@ -52,3 +65,11 @@ def replaces_itself(call: cst.Call, line: cst.CSTNode | None) -> bool:
         and called != ""
         and any(last_word(each.target) == called for each in line.targets)
     )
+
+
+def last_line(body: cst.BaseSuite) -> cst.CSTNode:
+    """Return the last small statement of a block, or the compound one at its end."""
+    last: cst.CSTNode = body
+    while isinstance(last, cst.IndentedBlock | cst.SimpleStatementLine | cst.SimpleStatementSuite):
+        last = last.body[-1]
+    return last

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import fields
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Any, Final, TypeVar, cast
 
@@ -187,6 +187,10 @@ class Tree:
             yield nodes[at]
             at = outer[at]
 
+    def outward(self, node: cst.CSTNode) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+        """Yield each node around `node`, the nearest first, behind its part that holds `node`."""
+        return pairwise(chain((node,), self.ancestors(node)))
+
     def nearest(self, node: cst.CSTNode, kinds: Container[type]) -> cst.CSTNode | None:
         """Return the innermost node around `node` that is of exactly one of some types."""
         nodes, outer = self.nodes, self.outer
@@ -297,15 +301,17 @@ class Tree:
             for line in block.body:
                 yield from line.body if isinstance(line, cst.SimpleStatementLine) else (line,)
 
-    def tests_around(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-        """Yield the tests of the `if`s in the same function whose body contains a node."""
-        child = node
-        for outer in self.ancestors(node):
+    def branches(self, node: cst.CSTNode) -> Iterator[tuple[cst.If, bool]]:
+        """Yield the `if`s of the same function around a node, and whether their body holds it."""
+        for child, outer in self.outward(node):
             if isinstance(outer, cst.FunctionDef):
                 return
-            if isinstance(outer, cst.If) and child is outer.body:
-                yield outer.test
-            child = outer
+            if isinstance(outer, cst.If) and child is not outer.test:
+                yield outer, child is outer.body
+
+    def tests_around(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+        """Yield the tests of the `if`s in the same function whose body contains a node."""
+        return (branch.test for branch, taken in self.branches(node) if taken)
 
     def span(self, node: cst.CSTNode) -> Span:
         """Return the span of a node; that of an expression includes its own parentheses."""

@@ -78,6 +78,14 @@ class Accumulators(LoopAnalysis):
             self._all = sorted(found, key=self._rank)
         return self._all
 
+    def adds(self, node: cst.CSTNode) -> bool:
+        """Return whether a node is part of a value that each pass of a batch loop adds."""
+        return any(outer in self._added for outer in (node, *self.tree.ancestors(node)))
+
+    @cached_property
+    def _added(self) -> set[cst.CSTNode]:
+        return {value for each in self.all() for value in each.values}
+
     def _found(self) -> list[Accumulation]:
         nodes: list[AccumulationNode] = [
             *self.tree.all(cst.AugAssign),
@@ -495,14 +503,12 @@ class Accumulators(LoopAnalysis):
 
     def _read_after_error(self, name: str, scope: Scope, loop: LoopNode) -> bool:
         """Return whether an exception can lead from the loop to a later use of a name."""
-        child: cst.CSTNode = loop
-        for outer in self.tree.ancestors(loop):
+        for child, outer in self.tree.outward(loop):
             if isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
                 return False
             if isinstance(outer, cst.Try) and child is outer.body:
                 uses = self._uses(name, scope)
                 return bool(uses) and self.tree.order(uses[-1]) >= self.tree.end(outer.body)
-            child = outer
         return False
 
 

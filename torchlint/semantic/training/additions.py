@@ -160,7 +160,7 @@ class Additions(ValueAnalysis):
         kind = self.kinds.kind(target.value)
         if not plain or kind is Kind.MAPPING:
             return None
-        if kind in (Kind.TENSOR, Kind.LOSS) and not self.values.placement.on_host(target.value):
+        if self.values.placement.may_be_on_device(target.value):
             return None
         return Addition(Adding.ENTRY, target, (value,))
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import libcst as cst
 
 from torchlint.finding import Note
+from torchlint.semantic.scope.libraries import INSTANTIATES
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.values.calls import Calls
@@ -82,7 +83,6 @@ _PARSER: Final = re.compile(r"(?:transformers\.(?:\w+\.)*Hf|trl\.(?:\w+\.)*Trl)(
 _PARSES: Final = ("parse_json_file", "parse_yaml_file")
 _PARSES_COMMAND: Final = "parse_args_and_config"
 _COMMAND: Final = re.compile(_LIGHTNING + "LightningCLI")
-_INSTANTIATES: Final = ("hydra.utils.instantiate", "hydra.utils.call")
 _TAKES_CONFIGURATION: Final = (
     ("deepspeed.initialize", "config"),
     ("deepspeed.initialize", "config_params"),
@@ -385,7 +385,7 @@ class Trainings(ValueAnalysis):
 
     def _instantiated(self) -> Iterator[TrainerArguments]:
         """Yield the options of what Hydra makes of an entry of its configuration."""
-        for site in self.calls.of(*_INSTANTIATES):
+        for site in self.calls.of(*INSTANTIATES):
             given = site.node.args[0].value if site.node.args else None
             read = self.values.configurations.entry(given) if given is not None else None
             if isinstance(read, cst.Dict):

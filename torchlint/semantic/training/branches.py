@@ -1,8 +1,10 @@
-"""Branches: code behind a comparison that no value in view satisfies, or behind an exit."""
+"""Branches: code behind a comparison that no value in view satisfies, a return or an exit."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
+from typing import Final
 
 import libcst as cst
 
@@ -10,15 +12,17 @@ from torchlint.edit import Span
 from torchlint.semantic.scope.libraries import EXITS
 from torchlint.semantic.values.known import ValueAnalysis
 
+_JUMPS: Final = (cst.Return, cst.Raise, cst.Break, cst.Continue)
+
 
 class Branches(ValueAnalysis):
-    """Finds the branches that are never taken: `if device == "cuda":` for "cuda:0" or "cpu".
+    """Finds what never runs: the branch of `if device == "cuda":` for "cuda:0" or "cpu".
 
     A single constant is no proof, since people change it to switch code on.
     """
 
     def are_never_taken(self, span: Span) -> bool:
-        """Return whether code stands in a branch that is never taken."""
+        """Return whether code stands in a branch that is never taken, or behind a return."""
         return any(self.tree.holds(branch, span) for branch in self._never_taken)
 
     def is_behind_exit(self, node: cst.CSTNode) -> bool:
@@ -50,11 +54,22 @@ class Branches(ValueAnalysis):
 
     @cached_property
     def _never_taken(self) -> list[cst.CSTNode]:
-        return [
+        branches = [
             line.body
             for line in self.tree.all(cst.If)
             if self.tree.is_own(line) and self._never_holds(line.test)
         ]
+        return [*branches, *self._behind_jumps()]
+
+    def _behind_jumps(self) -> Iterator[cst.CSTNode]:
+        """Yield the lines of a block behind one that always leaves it."""
+        for block in self.tree.all(cst.IndentedBlock):
+            leaves = False
+            for line in block.body:
+                if leaves:
+                    yield line
+                last = line.body[-1] if isinstance(line, cst.SimpleStatementLine) else None
+                leaves = leaves or isinstance(last, _JUMPS)
 
     def _never_holds(self, test: cst.BaseExpression) -> bool:
         if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:

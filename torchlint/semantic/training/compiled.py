@@ -174,15 +174,13 @@ class Compiled(ValueAnalysis):
 
     def is_left_out(self, node: cst.CSTNode) -> bool:
         """Return whether the code keeps a node out of what is compiled, with `is_compiling()`."""
-        child = node
-        for outer in self.tree.ancestors(node):
+        for child, outer in self.tree.outward(node):
             if isinstance(outer, cst.If) and child is not outer.test:
                 compiling = self._asks(outer.test)
                 if compiling is not None and compiling is not (child is outer.body):
                     return True
             if isinstance(outer, cst.FunctionDef):
                 return self._has_returned(node, outer)
-            child = outer
         return False
 
     def _has_returned(self, node: cst.CSTNode, function: cst.FunctionDef) -> bool:
@@ -217,8 +215,7 @@ class Compiled(ValueAnalysis):
 
         What stands under a flag that this file does not show, or under an error, does not count.
         """
-        child = node
-        for outer in self.tree.ancestors(node):
+        for child, outer in self.tree.outward(node):
             if isinstance(outer, (cst.ExceptHandler, cst.Raise, cst.Assert, cst.Match, cst.Lambda)):
                 return False
             if isinstance(outer, (cst.If, cst.IfExp)) and child is not outer.test:
@@ -229,7 +226,6 @@ class Compiled(ValueAnalysis):
                     return False
             if isinstance(outer, cst.FunctionDef):
                 return True
-            child = outer
         return True
 
     def _outcome(self, test: cst.BaseExpression) -> bool | None:
@@ -365,13 +361,11 @@ class Compiled(ValueAnalysis):
 
         Torch goes on after a break, but not inside a loop or a `try` of the same function.
         """
-        child = node
-        for outer in self.tree.ancestors(node):
+        for child, outer in self.tree.outward(node):
             if isinstance(outer, cst.FunctionDef):
                 return None
             if isinstance(outer, (cst.For, cst.While, cst.Try)) and child is outer.body:
                 return self.scopes.function(outer)
-            child = outer
         return None
 
     def _run_by(

@@ -20,8 +20,7 @@ class Conditions(Analysis):
 
         `purposes` are parts of the names of functions that are called on demand.
         """
-        child = node
-        for outer in self.tree.ancestors(node):
+        for child, outer in self.tree.outward(node):
             if isinstance(outer, (cst.ExceptHandler, cst.IfExp, cst.BooleanOperation, cst.Match)):
                 return True
             if isinstance(outer, cst.If) and child is not outer.test:
@@ -29,7 +28,6 @@ class Conditions(Analysis):
                     return True
             if isinstance(outer, cst.FunctionDef) and self._runs_on_demand(outer, purposes):
                 return True
-            child = outer
         return False
 
     def _runs_on_demand(self, function: cst.FunctionDef, purposes: Collection[str]) -> bool:
@@ -43,8 +41,7 @@ class Conditions(Analysis):
         return all(self._is_behind_condition(call) for call in callers)
 
     def _is_behind_condition(self, call: cst.Call) -> bool:
-        child: cst.CSTNode = call
-        for outer in self.tree.ancestors(call):
+        for child, outer in self.tree.outward(call):
             if isinstance(outer, (cst.ExceptHandler, cst.Else, cst.BooleanOperation, cst.IfExp)):
                 return True
             if isinstance(outer, cst.If) and child is outer.body:
@@ -52,5 +49,4 @@ class Conditions(Analysis):
                     return True
             if isinstance(outer, cst.FunctionDef):
                 return False
-            child = outer
         return False

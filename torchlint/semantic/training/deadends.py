@@ -13,7 +13,7 @@ from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.libraries import EXITS
 from torchlint.semantic.scope.limits import REACHED
 from torchlint.semantic.scope.target import Target
-from torchlint.semantic.syntax.methods import receiver_of, word_of
+from torchlint.semantic.syntax.methods import last_line, receiver_of, word_of
 from torchlint.semantic.training.fitting import Fitting
 
 _WITHOUT_NEXT: Final = (1, 13)
@@ -169,7 +169,4 @@ class DeadEnds(LoopAnalysis):
 
 def _goes_on(handler: cst.ExceptHandler) -> bool:
     """Return whether a handler ends in `continue` or `raise`."""
-    last: cst.CSTNode = handler.body
-    while isinstance(last, cst.IndentedBlock | cst.SimpleStatementLine | cst.SimpleStatementSuite):
-        last = last.body[-1]
-    return isinstance(last, cst.Continue | cst.Raise)
+    return isinstance(last_line(handler.body), cst.Continue | cst.Raise)

@@ -57,6 +57,8 @@ class _Flow:
         self.passed: set[int] = set()
         self.returned = False
         self.trained = False
+        self.handed_on = False
+        """Whether a line hands a graph to a call that may keep it."""
 
 
 class Escapes(LoopAnalysis):
@@ -86,17 +88,28 @@ class Escapes(LoopAnalysis):
         """Return what the graph of a value is used for from there on."""
         return self._follow(value, [value], CALLED)
 
+    def is_dropped(self, value: cst.BaseExpression, depth: int = CALLED) -> bool:
+        """Return whether nothing in view keeps, hands on or trains the graph of a value."""
+        function = self.scopes.function(value)
+        flow = self._flow(function, [value])
+        kept = any("." in each.name for each in flow.bindings.values())
+        if kept or flow.trained or flow.handed_on:
+            return False
+        if function is None or not flow.returned:
+            return True
+        callers = self.functions.callers(function)
+        seen = callers and depth and not self.functions.escapes(function)
+        return bool(seen) and all(self.is_dropped(call, depth - 1) for call in callers)
+
     def is_cut_off(self, call: cst.Call) -> bool:
         """Return whether the graph of a call ends in its expression (`net(x).argmax(1) == y`)."""
-        child: cst.CSTNode = call
-        for outer in self.tree.ancestors(call):
+        for child, outer in self.tree.outward(call):
             if isinstance(outer, cst.BaseStatement):
                 return False
             if isinstance(outer, cst.Comparison):
                 return True
             if isinstance(outer, cst.Call) and child is not call and self._cuts(outer):
                 return True
-            child = outer
         return False
 
     def _runs(self, call: cst.Call) -> bool:
@@ -166,7 +179,10 @@ class Escapes(LoopAnalysis):
             if self.scopes.function(holder) is flow.function:
                 if isinstance(call, cst.Call):
                     flow.trained = flow.trained or self._steps(call)
-                    yield from self._filled(call, holder)
+                    filled = self._filled(call, holder)
+                    if not filled and isinstance(self.tree.parent(call), cst.Expr):
+                        flow.handed_on = flow.handed_on or not self._cuts(call)
+                    yield from filled
                 else:
                     yield from self._kept(holder, at, flow)
             if not isinstance(holder, _HOLDERS) or self._ends(holder, at):

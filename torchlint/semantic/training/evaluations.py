@@ -139,9 +139,7 @@ class Evaluations(LoopAnalysis):
         named = by_function or by_loader
         if not named and not self._in_eval(node) and not self._stays_in_eval(loop):
             return None
-        if self._is_method_of_network(function) and not (
-            batches and self._is_given(loop.loader) and self._stands_apart(function)
-        ):
+        if self._is_method_of_network(function):
             return None
         if self.loops.trains(node, direct=False) or not self.measures(node.body):
             return None
@@ -160,19 +158,6 @@ class Evaluations(LoopAnalysis):
     def _is_loader_named(self, loader: cst.BaseExpression | None) -> bool:
         text = self.tree.code(loader) if loader is not None else ""
         return says_evaluation(text) and not says_training(text)
-
-    def _is_given(self, loader: cst.BaseExpression | None) -> bool:
-        """Return whether a loop reads data from outside, not parts of the network itself."""
-        if loader is None:
-            return False
-        if self.kinds.kind(loader) is Kind.LOADER:
-            return True
-        return any(
-            binding.how is How.PARAMETER
-            for name in self.tree.within(loader, cst.Name)
-            if name.value != "self"
-            for binding in self.scopes.reaching(name)
-        )
 
     def _is_named(self, function: cst.FunctionDef | None) -> bool:
         if function is None:
@@ -323,16 +308,6 @@ class Evaluations(LoopAnalysis):
                 for binding in bindings:
                     if isinstance(binding.node, cst.FunctionDef):
                         yield binding.node
-
-    def _stands_apart(self, method: cst.FunctionDef | None, depth: int = CALLED) -> bool:
-        """Return whether no forward pass calls a method under a mode set elsewhere."""
-        if method is None:
-            return True
-        owner = self.scopes.class_of(method)
-        if _is_pass(method) or not depth or (owner is not None and self._has_hidden_base(owner)):
-            return False
-        callers = map(self.scopes.function, self.functions.callers(method))
-        return all(self._stands_apart(each, depth - 1) for each in callers if each is not method)
 
     def _is_owned(self, node: cst.CSTNode) -> bool:
         """Return whether a framework calls the method that contains a node, and sets the mode."""

@@ -232,17 +232,12 @@ class Freezing(ValueAnalysis):
 
     def _is_elsewise(self, node: cst.CSTNode, place: cst.CSTNode) -> bool:
         """Return whether two nodes are in different branches of a test."""
-        choices = dict(self._choices(node))
-        return any(choices.get(test, taken) != taken for test, taken in self._choices(place))
-
-    def _choices(self, node: cst.CSTNode) -> Iterator[tuple[str, bool]]:
-        child = node
-        for outer in self.tree.ancestors(node):
-            if isinstance(outer, cst.FunctionDef):
-                return
-            if isinstance(outer, cst.If) and child is not outer.test:
-                yield self.tree.code(outer.test), child is outer.body
-            child = outer
+        code = self.tree.code
+        choices = {code(each.test): taken for each, taken in self.tree.branches(node)}
+        return any(
+            choices.get(code(each.test), taken) != taken
+            for each, taken in self.tree.branches(place)
+        )
 
     def _is_undone(self, freeze: _Seen, seen: list[_Seen]) -> bool:
         return any(

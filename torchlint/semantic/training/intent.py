@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
+from torchlint.semantic.syntax.methods import last_line, method_of, receiver_of, word_of
 from torchlint.semantic.values.kind import Kind
 
 _TRAINING: Final = frozenset("manual_backward training_step zero_grad".split())
@@ -54,6 +54,8 @@ class Intent(LoopAnalysis):
         """Whether anything that may run trains, or hands a network to what does."""
         if self.running is not None and self.running.trains:
             return True
+        if self._only_tries:
+            return False
         called = {word_of(call) for call in self._calls if not self._is_another(call)}
         if not called.isdisjoint(_TRAINING) or {_BACKWARD, _STEP} <= called:
             return True
@@ -68,6 +70,19 @@ class Intent(LoopAnalysis):
             for loop in self.loops.all()
             if self._may_run(loop.node)
         )
+
+    @property
+    def _only_tries(self) -> bool:
+        """Whether every backward pass stands in a loop at the top of a script that ends at once."""
+        steps = [call for call in self._calls if word_of(call) == _BACKWARD]
+        return bool(steps) and all(map(self._is_tried, steps))
+
+    def _is_tried(self, call: cst.Call) -> bool:
+        if self.scopes.function(call) is not None:
+            return False
+        around = list(self.loops.around(call))
+        last = last_line(around[0].node.body) if len(around) == 1 else None
+        return isinstance(last, cst.Break)
 
     def _is_another(self, call: cst.Call) -> bool:
         """Return whether a call sets a mode, or fits what is no network of torch."""

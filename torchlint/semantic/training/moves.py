@@ -96,13 +96,11 @@ class Moves(ValueAnalysis):
 
     def _tested(self, call: cst.Call, device: cst.BaseExpression) -> Iterator[frozenset[str]]:
         """Yield the types of devices with which each test around a call leads to it."""
-        child: cst.CSTNode = call
-        for outer in self.tree.ancestors(call):
+        for child, outer in self.tree.outward(call):
             if isinstance(outer, cst.If) and child is not outer.test:
                 found = self._allowed(outer.test, device)
                 if found:
                     yield found if child is outer.body else _TESTED - found
-            child = outer
 
     def _allowed(self, test: cst.BaseExpression, device: cst.BaseExpression) -> frozenset[str]:
         """Return the types of a device with which a test holds, empty if it does not tell."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.scope.scopes import Binding, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -48,11 +48,21 @@ class Processes(ValueAnalysis):
 
     def wrapped(self, network: cst.BaseExpression) -> Wrapped:
         """Return whether a network averages its gradients over processes."""
+        if any(map(self._is_inner, self.scopes.reaching(network))):
+            return Wrapped.NO
         origin = self.origins.of(network)
         found = [self._wrap_in(value) is not None for value in origin.values]
         if not any(found):
             return Wrapped.NO
         return Wrapped.YES if origin.complete and all(found) else Wrapped.MAYBE
+
+    def _is_inner(self, binding: Binding) -> bool:
+        """Return whether a name stands for the network inside: `net.module if ddp else net`."""
+        value = binding.value
+        sides = [value.body, value.orelse] if isinstance(value, cst.IfExp) else [value]
+        return any(
+            isinstance(each, cst.Attribute) and each.attr.value == "module" for each in sides
+        )
 
     def _wrap_in(self, value: cst.BaseExpression) -> cst.Call | None:
         """Return the wrapping call that an expression is, or that it returns."""

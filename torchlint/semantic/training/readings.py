@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -68,8 +68,9 @@ _LEAVES: Final = re.compile(r"numpy|\bnp\.|item\(|float\(|int\(|cpu\(|tolist\(")
 _SINKS: Final = frozenset(
     "print log log_dict log_metric log_metrics log_scalar info debug warning error critical "
     "write add_scalar add_scalars add_histogram set_postfix set_postfix_str set_description "
-    "set_description_str progress_bar format isnan isinf isfinite report scalar_summary".split()
+    "set_description_str progress_bar format report scalar_summary".split()
 )
+_USES: Final = _SINKS | {"isnan", "isinf", "isfinite"}
 
 
 class Readings(ValueAnalysis):
@@ -84,8 +85,15 @@ class Readings(ValueAnalysis):
 
     def within(self, region: cst.CSTNode) -> Iterator[Reading]:
         """Yield the readings inside a node, of nested ones only the outermost."""
+        return self._among(self.tree.within(region, cst.Call))
+
+    def anywhere(self) -> Iterator[Reading]:
+        """Yield all readings of the file and of what is linked to it."""
+        return self._among(self.tree.all(cst.Call))
+
+    def _among(self, calls: Iterable[cst.Call]) -> Iterator[Reading]:
         last = -1
-        for call in self.tree.within(region, cst.Call):
+        for call in calls:
             if self.tree.order(call) < last:
                 continue
             reading = self.reading(call)
@@ -99,7 +107,7 @@ class Readings(ValueAnalysis):
         form, cast, inner = self._outermost(call)
         if form is None:
             return None
-        copied = form is not Form.ARRAY or bool(cast)
+        copied = form is not Form.ARRAY or bool(call.args)
         shown = False
         while True:
             if isinstance(inner, cst.Attribute) and inner.attr.value == "data":
@@ -120,6 +128,11 @@ class Readings(ValueAnalysis):
         if self.values.placement.on_host(inner):
             return None
         return Reading(call, inner, form, cast)
+
+    def held_by(self, node: cst.BaseExpression) -> Reading | None:
+        """Return the reading that is all that a name holds."""
+        value = self.scopes.only(node).assigned
+        return self.reading(value) if isinstance(value, cst.Call) else None
 
     def _is_tensor(self, node: cst.BaseExpression) -> bool:
         return self.kinds.kind(node) in (Kind.TENSOR, Kind.LOSS)
@@ -211,9 +224,13 @@ class Readings(ValueAnalysis):
         if node.func.attr.value == "to":
             if len(node.args) != 1 or not self.values.placement.on_host(node):
                 return nothing
-        elif node.args:
+        elif node.args and not (form is Form.ARRAY and self._is_forced(node)):
             return nothing
         return form, "", node.func.value
+
+    def _is_forced(self, call: cst.Call) -> bool:
+        """Return whether a call of `numpy` copies to the host: `t.numpy(force=True)`."""
+        return self.values.argument(call, "force", 0).equals(True)
 
     def _copying_lambda(self, call: cst.Call) -> Form | None:
         """Return the form of what a call of `lambda x: x.detach().cpu().numpy()` copies."""
@@ -252,14 +269,12 @@ class Readings(ValueAnalysis):
 
     def _is_key(self, name: cst.Name, region: cst.CSTNode) -> bool:
         """Return whether a name is a key or index into something other than a tensor."""
-        child: cst.CSTNode = name
-        for outer in self.tree.ancestors(name):
+        for child, outer in self.tree.outward(name):
             if child is region:
                 return False
             if isinstance(outer, cst.Subscript) and child is not outer.value:
                 if self.kinds.kind(outer.value) not in _DENSE:
                     return True
-            child = outer
         return False
 
     # -- other uses of the value ---------------------------------------
@@ -327,8 +342,7 @@ class Readings(ValueAnalysis):
 
     def follows_update(self, node: cst.CSTNode) -> bool:
         """Return whether code before a node, in its function or its loop, steps an optimizer."""
-        child = node
-        for outer in self.tree.ancestors(node):
+        for child, outer in self.tree.outward(node):
             if isinstance(outer, cst.IndentedBlock):
                 for line in outer.body:
                     if line is child:
@@ -337,7 +351,6 @@ class Readings(ValueAnalysis):
                         return True
             if isinstance(outer, (cst.FunctionDef, cst.For, cst.While)):
                 return False
-            child = outer
         return False
 
     def _steps(self, line: cst.CSTNode) -> bool:
@@ -405,8 +418,7 @@ class Readings(ValueAnalysis):
 
     def _on_host_at(self, place: cst.CSTNode, loop: Region, besides: list[cst.CSTNode]) -> bool:
         """Return whether the value is used on the host at a place."""
-        child = place
-        for outer in self.tree.ancestors(place):
+        for child, outer in self.tree.outward(place):
             if self._asks_no_value(outer):
                 return False
             if isinstance(outer, (cst.If, cst.While, cst.IfExp, cst.Assert)):
@@ -414,13 +426,12 @@ class Readings(ValueAnalysis):
             if isinstance(outer, cst.FormattedStringExpression) or self._is_text(outer):
                 return not self._set_aside(place, loop, besides)
             if isinstance(outer, cst.Call):
-                if word_of(outer) in _SINKS and child is not outer.func:
+                if word_of(outer) in _USES and child is not outer.func:
                     return True
                 if self.reading(outer) is not None and not self._set_aside(outer, loop, besides):
                     return True
             if isinstance(outer, cst.BaseSmallStatement):
                 return False
-            child = outer
         return False
 
     def _asks_no_value(self, node: cst.CSTNode) -> bool:

@@ -141,12 +141,10 @@ class Scaling(ValueAnalysis):
         if self.scopes.home(first) is not self.scopes.home(second):
             return False
         around = {id(first), *(id(outer) for outer in self.tree.ancestors(first))}
-        child: cst.CSTNode = second
-        for outer in self.tree.ancestors(second):
+        for child, outer in self.tree.outward(second):
             if id(outer) in around:
                 parts = (cst.If, cst.Try, cst.IfExp)
                 return not isinstance(outer, parts) or child is getattr(outer, "test", None)
-            child = outer
         return True
 
     def guards(self, node: cst.CSTNode) -> list[cst.If]:

@@ -79,7 +79,18 @@ class Sizes(ValueAnalysis):
     def is_weightless(self, network: cst.BaseExpression) -> bool:
         """Return whether a network is a class in view that has no weights to record graphs of."""
         roots = self.networks.roots(network)
-        return bool(roots) and not sum(map(self._weights, roots))
+        return bool(roots) and all(
+            self._is_in_view(root) and not self._weights(root) for root in roots
+        )
+
+    def _is_in_view(self, root: Root) -> bool:
+        """Return whether no code out of view makes a network, as `torch.hub.load(…)` does."""
+        return all(
+            isinstance(maker, cst.ClassDef)
+            or self.functions.definition(maker.func) is not None
+            or (self.names.name(maker.func) or "").startswith("torch.nn.")
+            for maker in self._makers(root)
+        )
 
     def _are_tiny(self, roots: Roots, most: int = _MOST) -> bool:
         return 0 < sum(map(self._weights, roots)) <= most

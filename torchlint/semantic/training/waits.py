@@ -98,6 +98,7 @@ class Waits(ValueAnalysis):
         accumulators: Accumulators,
     ) -> None:
         super().__init__(values)
+        self.on_device = values.placement.may_be_on_device
         self.frequencies = frequencies
         self.readings = readings
         self.accumulators = accumulators
@@ -256,7 +257,7 @@ class Waits(ValueAnalysis):
                 target = _drawn(outer)
                 return self._destination_of_names(self._targets(target, _WHOLE), region, trail)
             elif isinstance(outer, cst.BinaryOperation):
-                if self._on_device(outer.right if child is outer.left else outer.left):
+                if self.on_device(outer.right if child is outer.left else outer.left):
                     return _BACK
             elif isinstance(outer, cst.Attribute):
                 if outer.attr.value not in PURE:
@@ -325,7 +326,7 @@ class Waits(ValueAnalysis):
             return _Destination(frozenset({End.LAST}), frozenset(), None, (line,))
         if not isinstance(line, (cst.Assign, cst.AnnAssign, cst.AugAssign)):
             return None
-        if isinstance(line, cst.AugAssign) and self._on_device(line.target):
+        if isinstance(line, cst.AugAssign) and self.on_device(line.target):
             return _BACK
         if self._adds(line, value):
             return self._added(line, region, trail)
@@ -453,15 +454,13 @@ class Waits(ValueAnalysis):
             for call in self.tree.ancestors(use)
             if isinstance(call, cst.Call) and isinstance(call.func, cst.Name)
         }
-        child = use
-        for outer in self.tree.ancestors(use):
+        for child, outer in self.tree.outward(use):
             if outer is region:
                 return False
             if isinstance(outer, cst.If) and child is outer.body:
                 asked = _asked_for(outer.test)
                 if asked is not None and asked.value in called and self._may_be_left_out(asked):
                     return True
-            child = outer
         return False
 
     def _may_be_left_out(self, name: cst.Name) -> bool:
@@ -478,17 +477,12 @@ class Waits(ValueAnalysis):
 
     # -- tensors and dictionaries that take a value --------------------------------
 
-    def _on_device(self, node: cst.BaseExpression) -> bool:
-        """Return whether an expression is a tensor that is not known to be on the host."""
-        tensor = self.kinds.kind(node) in (Kind.TENSOR, Kind.LOSS)
-        return tensor and not self.values.placement.on_host(node)
-
     def _changes_tensor(self, call: cst.Call, child: cst.CSTNode) -> bool:
         """Return whether a call is arithmetic of a tensor on the device with one of its parts."""
         func = call.func
         if child is func or not isinstance(func, cst.Attribute):
             return False
-        return func.attr.value.rstrip("_") in _ARITHMETIC and self._on_device(func.value)
+        return func.attr.value.rstrip("_") in _ARITHMETIC and self.on_device(func.value)
 
     def _merged(self, call: cst.Call, child: cst.CSTNode) -> list[Binding]:
         """Return the bindings of a dictionary that gets the entries of a value."""

@@ -26,6 +26,7 @@ _KEEPING: Final = frozenset(
     "sum cumsum prod max min view view_as reshape squeeze unsqueeze cpu cuda detach flatten t "
     "clone contiguous item expand expand_as expand_dims gather masked_select type_as abs".split()
 )
+_MASKING: Final = frozenset("eq ne gt ge lt le bool isnan isfinite isinf logical_not".split())
 _PAIRS: Final = frozenset("max min topk sort kthvalue mode median".split())
 
 
@@ -54,6 +55,28 @@ class Dtypes(ValueAnalysis):
         if isinstance(node, cst.Name):
             return _agreed(self._bound(binding) for binding in self.scopes.reaching(node))
         return None
+
+    @memoized(True)
+    def is_mask(self, node: cst.BaseExpression) -> bool:
+        """Return whether a tensor certainly is boolean."""
+        if isinstance(node, cst.UnaryOperation):
+            return self.is_mask(node.expression)
+        if isinstance(node, cst.BinaryOperation):
+            bitwise = isinstance(node.operator, (cst.BitAnd, cst.BitOr))
+            return bitwise and self.is_mask(node.left)
+        if isinstance(node, cst.Call):
+            return method_of(node) in _MASKING
+        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        return isinstance(node, cst.Comparison) or (
+            bool(bindings)
+            and all(
+                each.how is How.ASSIGN
+                and each.value is not None
+                and not isinstance(each.value, cst.Name)
+                and self.is_mask(each.value)
+                for each in bindings
+            )
+        )
 
     def _call(self, node: cst.Call) -> bool | None:
         func = node.func

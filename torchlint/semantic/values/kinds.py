@@ -198,7 +198,7 @@ class Kinds(Analysis):
         if isinstance(node.value, cst.Name) and literal_index(node) is not None:
             if self._is_batch(node.value):
                 return _TENSOR
-        if base in (Kind.MAPPING, _SEQUENCE) and isinstance(node.value, (cst.Name, cst.Attribute)):
+        if base in (Kind.MAPPING, _SEQUENCE) and not isinstance(node.value, cst.Call):
             found, index = self._kind_of_member(node), literal_index(node)
             if found is _UNKNOWN and index is not None:
                 found = self._element(node.value, (index,))

@@ -63,6 +63,10 @@ class Placement(ValueAnalysis):
             return self._all_on_host([node.left, *(c.comparator for c in node.comparisons)])
         return False
 
+    def may_be_on_device(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression is a tensor that is not known to be on the host."""
+        return self.kinds.kind(node) in TENSORS and not self.on_host(node)
+
     def _becomes_array(self, node: cst.Name) -> bool:
         """Return whether `numpy()` is called on the same tensor, which fails on a device."""
         return any(
@@ -70,6 +74,7 @@ class Placement(ValueAnalysis):
             and asked.value.value == node.value
             and self.scopes.reaching(asked.value) == self.scopes.reaching(node)
             and not any(type(o) in _CHOOSING for o in self.functions.tree.ancestors(asked))
+            and not getattr(self.functions.tree.parent(asked), "args", ())
             for asked in self.functions.attributes("numpy")
         )
 

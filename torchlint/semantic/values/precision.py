@@ -94,14 +94,12 @@ class Precision(ValueAnalysis):
         """Return whether a word has no effect in a run without options."""
         if self._is_off(node.value if isinstance(node, cst.Arg) else node):
             return True
-        child: cst.CSTNode = node
-        for outer in self.tree.ancestors(node):
+        for child, outer in self.tree.outward(node):
             if isinstance(outer, cst.Call) and self._is_call_off(outer):
                 return True
             if isinstance(outer, (cst.If, cst.IfExp)) and child is outer.body:
                 if self._is_off(outer.test):
                     return True
-            child = outer
         return False
 
     def _is_call_off(self, call: cst.Call) -> bool:

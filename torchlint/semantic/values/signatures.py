@@ -32,6 +32,7 @@ _FUNCTIONS: Final = {
     "torch.autograd.grad": "outputs inputs grad_outputs retain_graph create_graph",
     "torch.autograd.profiler.emit_nvtx": "enabled record_shapes",
     "torch.autograd.profiler.profile": "enabled",
+    "torch.bincount": "input weights minlength",
     "torch.autograd.set_detect_anomaly": "mode check_nan",
     "torch.cuda.memory._record_memory_history": "enabled",
     "torch.distributed.init_process_group": "backend init_method timeout world_size rank store",
@@ -109,6 +110,7 @@ _FUNCTIONS: Final = {
 _METHODS: Final = {
     "add_event_handler": "event_name handler",
     "backward": "gradient retain_graph create_graph inputs",
+    "bincount": "weights minlength",
     "cuda": "device non_blocking",
     "map": "function",
     "repeat_interleave": "repeats dim output_size",

@@ -192,10 +192,6 @@ class _Rewriter(Writer):
         home = script.scopes.home(self.shape.loader)
         if isinstance(home, cst.Module) or home is script.scopes.home(epochs):
             return self.shape.loader_name.value
-        for name in script.tree.within(epochs.body, cst.Name):
-            if script.scopes.reads(name):
-                if script.program.loader_call(name) is self.shape.loader:
-                    return name.value
         raise ObstacleError(epochs, "the epoch loop cannot reach the training loader")
 
     def _sizes(self) -> None:
