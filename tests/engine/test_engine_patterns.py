@@ -36,6 +36,8 @@ def test_all_rules_run_on_the_training(path: str) -> None:
 def test_a_test_is_named_like_one_and_holds_one(path: str) -> None:
     assert "TL201" not in _codes(f"/home/tests/project/{path}", "def test_it():\n    pass\n")
     assert "TL201" in _codes(f"/home/tests/project/{path}", "def test(net):\n    pass\n")
+    called = "def test_it(net):\n    pass\ntest_it(1)\n"
+    assert "TL201" in _codes(f"/home/tests/project/{path}", called)
 
 
 def test_folders_above_the_root_do_not_count() -> None:

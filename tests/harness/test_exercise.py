@@ -137,6 +137,10 @@ def test_a_fix_that_was_never_run_is_not_faster() -> None:
     assert (never.verdict, never.doubts[0].name) == (Verdict.UNSURE, "not-exercised")
     assert "train.py:8, train.py:9" in never.doubts[0].message
     assert "--steps 210" in never.doubts[0].message
+    endless = judged(replace(numbers, idle=(("train.py", 8),), epoch=312_500_000))
+    assert endless.doubts[0].message.endswith(
+        "312,500,000 steps: start the script with a shorter one"
+    )
     part = judged(replace(numbers, idle=(("train.py", 8),)))
     assert (part.verdict, part.doubts[0].name) == (Verdict.FASTER, "partly-exercised")
 

@@ -15,8 +15,11 @@ from torchlint.registry.selection import Groups, Selection, covers
 
 _WILD: Final = frozenset("*?[")
 _NAMES_OF_TESTS: Final = frozenset({"test_*.py", "*_test.py"})
-_TEST: Final = re.compile(r"(?m)^\s*(?:async )?def test_|^class Test|^\s*(?:import|from) unittest")
-"""What a file of tests holds."""
+_TEST: Final = re.compile(
+    r"(?m)^(?:async )?def (test_\w+)|^\s+(?:async )?def test_"
+    r"|^class Test|^\s*(?:import|from) unittest"
+)
+"""What a file of tests holds: among others functions that it does not call itself."""
 
 
 class Patterns:
@@ -77,9 +80,17 @@ def rules_here(path: str, text: str, rules: Selection, settings: Settings) -> Se
     """Return the selected rules that run on one file."""
     kept = rules.without(ignored_here(path, settings, rules.known, rules.groups))
     beside = _beside_training(path, settings.results_only, str(settings.root))
-    if not beside or (beside in _NAMES_OF_TESTS and _TEST.search(text) is None):
+    if not beside or (beside in _NAMES_OF_TESTS and not _holds_tests(text)):
         return kept
     return kept.without(head.code for head in kept if not head.is_about_results)
+
+
+def _holds_tests(text: str) -> bool:
+    """Return whether a file holds tests, which pytest or unittest calls."""
+    return any(
+        not found[1] or len(re.findall(rf"\b{found[1]}\(", text)) == 1
+        for found in _TEST.finditer(text)
+    )
 
 
 @lru_cache(maxsize=4096)

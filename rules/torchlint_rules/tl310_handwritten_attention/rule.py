@@ -111,10 +111,24 @@ def _passes_by(script: Script, slope: cst.Call, attention: Attention) -> bool:
 
 
 def _has_fused(script: Script, attention: Attention) -> bool:
-    """Return whether the surrounding class or function also has a fused attention."""
-    around = script.scopes.class_of(attention.softmax) or script.scopes.function(attention.softmax)
-    if around is None:
-        return False
+    """Return whether the code around an attention also has a fused one."""
+    return any(_is_fused(script, each) for each in _around(script, attention))
+
+
+def _around(script: Script, attention: Attention) -> Iterator[cst.ClassDef | cst.FunctionDef]:
+    """Yield the class or the function of an attention, and the classes that can replace it."""
+    owner = script.scopes.class_of(attention.softmax)
+    function = script.scopes.function(attention.softmax)
+    if owner is None and function is not None:
+        yield function
+    calls = script.functions.callers(function) if owner is None and function is not None else ()
+    owners = {owner, *(script.scopes.class_of(call) for call in calls)} - {None}
+    for each in script.tree.all(cst.ClassDef) if owners else ():
+        if not owners.isdisjoint(script.functions.lineage(each)):
+            yield each
+
+
+def _is_fused(script: Script, around: cst.CSTNode) -> bool:
     if any(word in script.code(around) for word in _FUSED):
         return True
     named = (

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 _LONGER: Final = "give it a longer --budget, or none"
+_SHORT_EPOCH: Final = 10_000
+"""The most steps of an epoch that a verification can be asked to run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,9 @@ class Doubt:
         more = f" and {len(places) - 5} more" if len(places) > 5 else ""
         advice = "raise --steps until they run"
         if epoch is not None and epoch > taken:
-            advice = f"an epoch has {epoch} steps: try --steps {epoch + 10}, or a shorter epoch"
+            advice = f"an epoch has {epoch:,} steps: start the script with a shorter one"
+            if epoch <= _SHORT_EPOCH:
+                advice = f"an epoch has {epoch} steps: try --steps {epoch + 10}, or a shorter epoch"
         return cls(
             "partly-exercised" if part else "not-exercised",
             f"changed lines of {text} that did not run in the first {taken} steps, so "

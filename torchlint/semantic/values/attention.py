@@ -11,7 +11,8 @@ import libcst as cst
 
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.syntax.methods import last_word
+from torchlint.semantic.syntax.methods import last_word, receiver_of, word_of
+from torchlint.semantic.values.einsum import Einsum, einsum_of
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.masking import are_query_and_key, masked_by_product
 from torchlint.semantic.values.plain_numbers import PlainNumbers
@@ -23,6 +24,9 @@ _PRODUCTS: Final = frozenset({"torch.matmul", "torch.bmm"})
 _LAST_TWO: Final = (frozenset({-2, -1}), frozenset({1, 2}), frozenset({2, 3}))
 _PERMUTED: Final = ((0, 2, 1), (0, 1, 3, 2))
 _TRANSPOSES: Final = ("transpose", "swapaxes", "swapdims")
+_CONVERSIONS: Final = ("float", "half", "bfloat16", "to", "type", "type_as")
+"""Methods that convert scores to float32, or weights back: fused kernels do so by themselves."""
+_WIDER: Final = frozenset({"torch.float64", "torch.double"})
 
 _Product = tuple[cst.BaseExpression, cst.BaseExpression]
 
@@ -84,25 +88,34 @@ class Attentions(ValueAnalysis):
         last = last_word(func.func if type(func) is cst.Call else func)
         if "softmax" not in last.lower() and last not in self._layers:
             return None
-        if any(arg.star for arg in call.args) or self.values.argument_node(call, "dtype", 3):
+        dtype = self.dtype(call)
+        args = [arg for arg in call.args if arg.value is not dtype]
+        if any(arg.star for arg in args):
+            return None
+        if dtype is not None and self.names.name(dtype) in _WIDER:
             return None
         if self.names.name(func) in _SOFTMAX:
             dim = self.values.argument(call, "dim", 1)
             given = self.values.argument_node(call, "input", 0)
-        elif type(func) is cst.Attribute and last == "softmax" and len(call.args) == 1:
+        elif type(func) is cst.Attribute and last == "softmax" and len(args) == 1:
             made = self._softmax_layer(func)
             dim = self.values.argument(made or call, "dim", 0)
-            given = call.args[0] if made is not None else None
+            given = args[0] if made is not None else None
             if made is None:
                 return (func.value, dim.literal) if isinstance(dim.literal, int) else None
         else:
             made = self._softmax_layer(func)
-            if made is None or len(call.args) != 1:
+            if made is None or len(args) != 1:
                 return None
-            dim, given = self.values.argument(made, "dim", 0), call.args[0]
+            dim, given = self.values.argument(made, "dim", 0), args[0]
         if given is None or not isinstance(dim.literal, int):
             return None
         return given.value, dim.literal
+
+    def dtype(self, softmax: cst.Call) -> cst.BaseExpression | None:
+        """Return the type that a softmax is asked to compute in, if it is."""
+        given = self.values.argument_node(softmax, "dtype")
+        return given.value if given is not None else None
 
     @cached_property
     def _layers(self) -> frozenset[str]:
@@ -146,7 +159,7 @@ class _Reader:
         self.pair: tuple[cst.BaseExpression, cst.BaseExpression] | None = None
         self.rank = 0
         self.heads_apart = True
-        self.plain = True
+        self.plain = attentions.dtype(softmax) is None
         self.turned = False
         self.region = attentions.scopes.home(softmax)
 
@@ -200,6 +213,9 @@ class _Reader:
                 if not self.turned and self._untransposed(call) is value:
                     self.turned, self.heads_apart, value = True, False, call
                     continue
+                if self._converted(call) is value:
+                    value = call
+                    continue
                 if holder.attr.value not in ("matmul", "bmm") or len(call.args) != 1:
                     return None
                 return self._sides(call, value, call.args[0].value, value)
@@ -229,15 +245,11 @@ class _Reader:
     def _product_of(self, call: cst.Call, weights: cst.BaseExpression) -> _Product | None:
         if self.names.name(call.func) in _PRODUCTS and len(call.args) == 2:
             return self._sides(call, call.args[0].value, call.args[1].value, weights)
-        labels = self._einsum(call)
-        operands = self._operands(call)
-        if labels is None or operands[0] is not weights:
+        einsum = einsum_of(self.all.values, call)
+        if einsum is None or einsum.operands[0] is not weights or not einsum.weights:
             return None
-        a, b, out = labels
-        if len(a) < 3 or a[-2] in b or set(out) != set(a + b) - {a[-1]} or a[-1] not in b:
-            return None
-        self.heads_apart &= b[:-1] == a[:-2] + a[-1] and out == a[:-1] + b[-1]
-        return call, operands[1]
+        self.heads_apart &= einsum.weights_last
+        return call, einsum.operands[1]
 
     # -- from the weights back to queries and keys ----------------------------
 
@@ -246,7 +258,17 @@ class _Reader:
             return self._named(node)
         if isinstance(node, cst.BinaryOperation):
             return self._operation(node)
+        converted = self._converted(node)
+        if converted is not None:
+            return self._scores(converted)
         return isinstance(node, cst.Call) and self._call(node)
+
+    def _converted(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
+        """Return what a call gives another precision, one that fused kernels compute in."""
+        base = receiver_of(node, *_CONVERSIONS)
+        if base is not None:
+            self.plain = False
+        return base
 
     def _operation(self, node: cst.BinaryOperation) -> bool:
         left, right = node.left, node.right
@@ -273,7 +295,7 @@ class _Reader:
         if isinstance(node, cst.BinaryOperation):
             return isinstance(node.operator, cst.MatrixMultiply)
         return isinstance(node, cst.Call) and (
-            self.names.name(node.func) in _PRODUCTS or self._einsum(node) is not None
+            self.names.name(node.func) in _PRODUCTS or einsum_of(self.all.values, node) is not None
         )
 
     def _call(self, node: cst.Call) -> bool:
@@ -284,9 +306,9 @@ class _Reader:
         if name in _PRODUCTS and len(plain) == 2:
             self.rank = 3 if name == "torch.bmm" else 0
             return self._pair(*plain)
-        labels = self._einsum(node)
-        if labels is not None:
-            return self._einsum_pair(labels, self._operands(node))
+        einsum = einsum_of(self.all.values, node)
+        if einsum is not None:
+            return self._paired(einsum)
         if name == "torch.masked_fill" and len(plain) == 3:
             return self._filled(plain[0], plain[1], plain[2], keeps=False)
         if name == "torch.where" and len(plain) == 3:
@@ -302,6 +324,14 @@ class _Reader:
             self.rank = 3 if method == "bmm" else 0
             return self._pair(base, plain[0])
         return False
+
+    def _paired(self, einsum: Einsum) -> bool:
+        if not einsum.summed:
+            return False
+        self.rank = len(einsum.out)
+        self.heads_apart &= einsum.pairs_last
+        self.pair = (self._unscaled(einsum.operands[0]), einsum.operands[1])
+        return True
 
     def _filled(
         self,
@@ -319,15 +349,13 @@ class _Reader:
         bindings = sorted(self.scopes.reaching(name), key=lambda binding: binding.at)
         if len(bindings) == 1:
             return self._assigned(bindings[0], [name])
-        if len(bindings) != 2:
+        first, *rest = bindings
+        if all(isinstance(each.node, cst.AugAssign) for each in rest):
+            return self._augmented(rest, first, name)
+        reads = self._reads(rest[0], [name])
+        if len(rest) != 1 or reads is None:
             return False
-        first, last = bindings
-        reads = self._reads(last, [name])
-        if reads is None:
-            return False
-        if isinstance(last.node, cst.AugAssign):
-            return self._augmented(last.node, first, reads)
-        return self._guarded(last, first, reads)
+        return self._guarded(rest[0], first, reads) or self._branched(first, rest[0], [name])
 
     def _reads(self, binding: Binding, known: list[cst.Name]) -> list[cst.Name] | None:
         """Return the reads of a binding if those are the only ones, apart from in-place fills."""
@@ -335,14 +363,19 @@ class _Reader:
         for use in self.scopes.uses(binding, self.region):
             if use in known:
                 continue
-            holder = self.tree.parent(use)
-            asks = isinstance(holder, cst.Attribute) and holder.attr.value in _METADATA
-            if asks or self._is_masked_out_of_sight(use, known[0]):
+            if self._asks_form(use) or self._is_masked_out_of_sight(use, known[0]):
                 self.plain = False
             elif not self._fills_in_place(use, known[0]):
                 return None
             found.append(use)
         return found
+
+    def _asks_form(self, use: cst.Name) -> bool:
+        """Return whether a read asks the shape, the type or the device of a tensor."""
+        holder, call = self.tree.parent(use), self.tree.taker(use)
+        if isinstance(holder, cst.Attribute):
+            return holder.attr.value in _METADATA
+        return call is not None and word_of(call).endswith("_like")
 
     def _assigned(self, binding: Binding, known: list[cst.Name]) -> bool:
         """Continue behind `name = …`."""
@@ -354,17 +387,32 @@ class _Reader:
         self.steps.append(self.tree.statement(node))
         return self._scores(value)
 
-    def _augmented(self, node: cst.AugAssign, first: Binding, reads: list[cst.Name]) -> bool:
-        """Read `scores /= scale`, `scores *= scale` and `scores += mask`."""
-        if isinstance(node.operator, (cst.DivideAssign, cst.MultiplyAssign)):
-            self.factors.append((node.value, isinstance(node.operator, cst.DivideAssign)))
-        elif isinstance(node.operator, cst.AddAssign):
-            self.masks.append(ScoreMask(node.value, None, False, None))
-        else:
+    def _augmented(self, rest: list[Binding], first: Binding, name: cst.Name) -> bool:
+        """Read `scores /= scale`, `scores *= scale` and `scores += mask`, the last one first."""
+        known = [name]
+        for binding in reversed(rest):
+            line, reads = binding.node, self._reads(binding, known)
+            if not isinstance(line, cst.AugAssign) or not isinstance(line.target, cst.Name):
+                return False
+            if reads is None or not self._applied(line):
+                return False
+            known = [*reads, line.target]
+        return self._assigned(first, known)
+
+    def _applied(self, line: cst.AugAssign) -> bool:
+        """Read what one line does to the scores."""
+        if isinstance(line.operator, cst.AddAssign):
+            self.plain &= not self.factors
+            self._masked(line, ScoreMask(line.value, None, False, None))
+            return True
+        if not isinstance(line.operator, (cst.DivideAssign, cst.MultiplyAssign)):
             return False
-        self.steps.append(self.tree.statement(node))
-        target = node.target
-        return isinstance(target, cst.Name) and self._assigned(first, [*reads, target])
+        self.factors.append((line.value, isinstance(line.operator, cst.DivideAssign)))
+        if self._is_branched(line):
+            self.plain = False
+        else:
+            self.steps.append(self.tree.statement(line))
+        return True
 
     def _guarded(self, last: Binding, first: Binding, reads: list[cst.Name]) -> bool:
         """Read `if mask is not None: scores = scores.masked_fill(…)`."""
@@ -376,6 +424,22 @@ class _Reader:
         base, mask = inner
         self._masked(last.node, mask)
         return self._assigned(first, [*reads, base])
+
+    def _branched(self, first: Binding, last: Binding, known: list[cst.Name]) -> bool:
+        """Read `if causal: masked = scores + mask` with `else: masked = scores`."""
+        for changed, same in ((first, last), (last, first)):
+            found = self._changed(changed.value) if changed.value is not None else None
+            if found is None or not isinstance(same.value, cst.Name):
+                continue
+            base, mask = found
+            sources = self.scopes.reaching(base)
+            if len(sources) != 1 or self.scopes.reaching(same.value) != sources:
+                return False
+            if any(self._reads(each, known) is None for each in (first, last)):
+                return False
+            self._masked(changed.node, mask)
+            return self._assigned(sources[0], [base, same.value])
+        return False
 
     def _masked(self, node: cst.CSTNode, mask: ScoreMask | None) -> None:
         """Record a line that changes the scores, possibly under its own `if`."""
@@ -520,39 +584,3 @@ class _Reader:
             self.rank = len(dims)
             return base
         return None
-
-    # -- einsum ---------------------------------------------------------------
-
-    def _einsum(self, call: cst.Call) -> tuple[str, str, str] | None:
-        """Return the labels of the two operands and of the output."""
-        if self.names.name(call.func) != "torch.einsum" or len(call.args) not in (2, 3):
-            return None
-        text = self.all.values.value_of(call.args[0].value).literal
-        if not isinstance(text, str):
-            return None
-        operands, arrow, out = text.replace(" ", "").partition("->")
-        parts = operands.split(",")
-        if not arrow or len(parts) != 2 or "." in text or len(self._operands(call)) != 2:
-            return None
-        return parts[0], parts[1], out
-
-    def _operands(self, call: cst.Call) -> list[cst.BaseExpression]:
-        given = [arg.value for arg in call.args[1:]]
-        if len(given) == 1 and isinstance(given[0], (cst.List, cst.Tuple)):
-            return [element.value for element in given[0].elements]
-        return given
-
-    def _einsum_pair(
-        self, labels: tuple[str, str, str], operands: list[cst.BaseExpression]
-    ) -> bool:
-        a, b, out = labels
-        if len(out) < 3 or len(a) != len(out) or len(b) != len(out):
-            return False
-        (summed, *others) = sorted(set(a + b) - set(out)) or [""]
-        i, j, batch = out[-2], out[-1], set(out[:-2])
-        if others or set(a) != {*batch, i, summed} or set(b) != {*batch, j, summed}:
-            return False
-        self.rank = len(out)
-        self.heads_apart &= a == out[:-1] + summed and b == out[:-2] + j + summed
-        self.pair = (self._unscaled(operands[0]), operands[1])
-        return True
