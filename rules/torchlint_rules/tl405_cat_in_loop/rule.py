@@ -8,13 +8,12 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edit, Edits, Finding, Fix, Rule, Script, Span
+from torchlint_rules.shared.storedmemory import held, written
 from torchlint_rules.tl405_cat_in_loop.growingtensors import (
     TENSORS,
     Growth,
     growing_states,
     growths,
-    held,
-    written,
 )
 
 _MANY: Final = 100
