@@ -230,16 +230,11 @@ class _Reader:
         if any(self._is_standardised(top, spread) for top in tops):
             return Formula(outer, _FUNCTIONAL, "layer_norm", tops[0], fixed=False)
         x = self._mean_square_of(spread)
-        if (
-            x is None
-            or not self._is_plain(x)
-            or [self._code(top) for top in tops] != [self._code(x)]
-        ):
+        if x is None or not self._is_plain(x) or len(tops) != 1 or not self._same(tops[0], x):
             return None
         rest = (f"{self.script.code(x)}.shape[-1:]", f"eps={self.script.code(operand.right)}")
-        fixed = self.script.values.numbers.is_number(operand.right) and not isinstance(
-            operand.left, cst.Name
-        )
+        is_number = self.script.values.numbers.is_number
+        fixed = is_number(operand.right) and not isinstance(operand.left, cst.Name)
         return Formula(outer, _FUNCTIONAL, "rms_norm", x, rest, (2, 4), fixed)
 
     def _is_standardised(self, centred: cst.BaseExpression, spread: cst.Call) -> bool:
@@ -255,11 +250,9 @@ class _Reader:
         squares = self._mean_square_of(spread)
         if squares is not None:
             return self._same(self._followed(squares), centred)
-        return self._along_last(spread, "var", x) and self._is_biased(spread)
-
-    def _is_biased(self, call: cst.Call) -> bool:
-        site = self.script.calls.at(call)
-        return site.argument("unbiased").equals(False) or site.argument("correction").equals(0)
+        site = self.script.calls.at(spread)
+        biased = site.argument("unbiased").equals(False) or site.argument("correction").equals(0)
+        return biased and self._along_last(spread, "var", x)
 
     def _along_last(self, node: cst.BaseExpression, word: str, x: cst.BaseExpression) -> bool:
         """Return whether a node is `x.word(-1, keepdim=True)`, as a method or a function."""
@@ -345,25 +338,12 @@ class _Reader:
         return self._code(first) == self._code(second)
 
     def _code(self, node: cst.BaseExpression) -> str:
-        return _bare(self.script.code(node))
+        return "".join(self.script.tree.argument(node).split())
 
     def _is_plain(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression may be evaluated once instead of twice: it calls nothing."""
         called = next(self.script.tree.within(node, cst.Call), None)
         return called is None and self.script.values.numbers.value(node) is None
-
-
-def _bare(code: str) -> str:
-    """Return code without blanks and without outer parentheses."""
-    code = "".join(code.split())
-    while code.startswith("(") and code.endswith(")"):
-        depth = 0
-        for at, sign in enumerate(code):
-            depth += {"(": 1, ")": -1}.get(sign, 0)
-            if not depth and at < len(code) - 1:
-                return code
-        code = code[1:-1]
-    return code
 
 
 def _near(number: float, wanted: float) -> bool:
