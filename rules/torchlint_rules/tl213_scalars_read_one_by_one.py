@@ -23,6 +23,7 @@ from torchlint.api import (
 )
 from torchlint_rules.shared.avoidablereads import is_avoidable
 from torchlint_rules.shared.graphbreaks import without_breaks
+from torchlint_rules.shared.wording import quoted
 
 _FEW: Final = 2
 _AVERAGES: Final = frozenset("mean norm std var".split())
@@ -49,9 +50,9 @@ class ScalarsReadOneByOne(Rule):
         """Yield the reads of one block between which the device gets no work."""
         for found in _groups(script):
             first = found[0].node
-            shown = [f"`{script.tree.brief(each.tensor)}`" for each in found]
+            shown = quoted([script.tree.brief(each.tensor) for each in found])
             message = (
-                f"{', '.join(shown[:-1])} and {shown[-1]} are copied to the host one by one; "
+                f"{shown} are copied to the host one by one; "
                 "`torch.stack([...]).tolist()` is one copy"
             )
             notes = tuple(Note(script.span(each.node), "copied as well") for each in found[1:])
@@ -99,16 +100,10 @@ class ScalarsReadOneByOne(Rule):
 
 def _reads_one(script: Script, node: cst.BaseExpression, drawn: cst.BaseExpression) -> bool:
     """Return whether an expression reads one number of a value that a loop draws."""
-    if not isinstance(node, cst.Call):
-        return False
-    reading = script.readings.reading(node)
+    reading = script.readings.reading(node) if isinstance(node, cst.Call) else None
+    read = script.readings.numbered(node)
     if reading is not None and reading.form is Form.NUMBER:
-        return script.code(reading.tensor) == script.code(drawn)
-    read = node.args[0].value if len(node.args) == 1 else None
-    if not node.args and method_of(node) == "item":
-        read = receiver_of(node)
-    elif script.name(node.func) != "builtins.float":
-        return False
+        read = reading.tensor
     return read is not None and script.code(read) == script.code(drawn)
 
 

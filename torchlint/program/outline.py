@@ -147,6 +147,7 @@ _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FRAMES: Final = (*_FUNCTIONS, ast.ClassDef)
 _IMPORTS: Final = (ast.Import, ast.ImportFrom)
 _RUNS: Final = (ast.Expr, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match)
+_LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 _FORKS: Final = (ast.If, ast.Try)
 
 
@@ -355,14 +356,21 @@ def _kind(nodes: list[ast.stmt], imports: bool) -> Kind:
 
 
 def _runs_imported(fork: ast.If) -> bool:
-    """Return whether a choice runs what it imports: `if a: from lib import run; run()`."""
+    """Return whether a choice uses what it imports or makes: `if a: from lib import run; run()`."""
     bound = set(_bound(fork))
-    called = (
-        each.value.func
+    return any(
+        isinstance(each, _LOOPS) or not bound.isdisjoint(_called(each))
         for each in _statements([fork])
-        if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call)
     )
-    return any(isinstance(func, ast.Name) and func.id in bound for func in called)
+
+
+def _called(line: ast.AST) -> Iterator[str]:
+    """Yield the name of which a line calls something: `net` in `net.fit()` and `x = net()`."""
+    called = line.value if isinstance(line, ast.Expr | ast.Assign) else None
+    while isinstance(called, ast.Call | ast.Attribute):
+        called = called.func if isinstance(called, ast.Call) else called.value
+    if isinstance(called, ast.Name) and isinstance(getattr(line, "value", None), ast.Call):
+        yield called.id
 
 
 def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:

@@ -19,13 +19,7 @@ from torchlint.api import (
     receiver_of,
 )
 
-_FREE: Final = frozenset("shape size dim device dtype ndim numel requires_grad".split())
 _COUNTS: Final = frozenset("count n n_iter steps num name".split())
-_LOOKS: Final = frozenset({
-    "builtins.len", "builtins.type", "builtins.id", "builtins.isinstance", "builtins.hasattr",
-    "builtins.callable", "builtins.dir",
-})  # fmt: skip
-"""Functions that look at an object, not at its value."""
 _HELPERS: Final = 2
 """How far a dictionary is followed into the functions that get it."""
 
@@ -61,7 +55,7 @@ def _waited_for(
         return returned
     for grad in script.tree.within(region, cst.Attribute):
         if grad.attr.value == "grad" and script.code(grad.value) != "self":
-            if script.name(grad) is None and not _is_looked_at(script, grad):
+            if script.name(grad) is None and not script.readings.asks_form(grad):
                 return Shown(script.code(grad), grad)
     for name in script.tree.within(region, cst.Name):
         if not script.scopes.reads(name):
@@ -88,33 +82,15 @@ def _returned(script: Script, region: cst.BaseExpression, loop: Loop, depth: int
     return None
 
 
-def _is_looked_at(script: Script, grad: cst.Attribute) -> bool:
-    """Return whether a gradient is not shown, but asked for None, its shape or its type."""
-    holder = script.tree.parent(grad)
-    if isinstance(holder, cst.Attribute):
-        return holder.attr.value in _FREE
-    outer = script.tree.taker(grad)
-    looks = isinstance(outer, cst.Call) and script.name(outer.func) in _LOOKS
-    return looks or isinstance(holder, (cst.Comparison, cst.ComparisonTarget))
-
-
 def _is_value(script: Script, name: cst.Name) -> bool:
     """Return whether a name is used for its value, not for a part that the host knows anyway."""
     holder = script.tree.parent(name)
-    if isinstance(holder, cst.CompFor):
+    if isinstance(holder, (cst.CompFor, cst.Call)) or script.readings.asks_form(name):
         return False
     if isinstance(holder, cst.Attribute):
-        if holder.attr.value in ("items", "values"):
-            return holder.value is name
-        return holder.value is name and holder.attr.value not in _FREE and _stays(script, holder)
-    if isinstance(holder, cst.Call):
-        return False
-    if isinstance(holder, cst.Arg):
-        outer = script.tree.parent(holder)
-        if holder.keyword is name:
-            return False
-        return not isinstance(outer, cst.Call) or script.name(outer.func) not in _LOOKS
-    return True
+        walks = holder.attr.value in ("items", "values")
+        return holder.value is name and (walks or _stays(script, holder))
+    return not isinstance(holder, cst.Arg) or holder.keyword is not name
 
 
 def _stays(script: Script, attribute: cst.Attribute) -> bool:

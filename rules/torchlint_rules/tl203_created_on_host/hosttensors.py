@@ -17,7 +17,7 @@ _KEEPING: Final = frozenset(
     "double half bool bfloat16 fill_ zero_ contiguous type".split()
 )
 _INNER: Final = ("torch.tril", "torch.triu", "torch.autograd.Variable")
-_PINNING_DOWN: Final = frozenset("device out generator pin_memory requires_grad layout".split())
+_PINNING_DOWN: Final = frozenset("device out generator pin_memory layout".split())
 _SIZED: Final = frozenset("zeros ones empty randn rand".split())
 """What takes any number of sizes."""
 _LINES: Final = 3

@@ -187,10 +187,12 @@ def _fix(
     known = {move.device_arg, dtype}
     others = [arg for arg in move.call.args if arg not in known and not _only_waits(arg)]
     drawn = made.last in ("sample", "rsample")
+    becomes_leaf = made.site.argument("requires_grad").state is not State.ABSENT
     if (
         where is None
         or made.legacy
         or drawn
+        or becomes_leaf
         or others
         or "#" in script.tree.source.text[start:tail]
     ):

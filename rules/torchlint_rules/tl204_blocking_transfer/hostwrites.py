@@ -20,8 +20,20 @@ def is_written_after(script: Script, move: Move) -> bool:
     return any(
         script.tree.order(use) > script.tree.order(root)
         and _is_written(script, use, deep)
+        and not _are_apart(script, root, use)
         and any(binding in copied for binding in script.scopes.reaching(use))
         for use in script.tree.among(script.tree.spelled(root.value), home)
+    )
+
+
+def _are_apart(script: Script, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+    """Return whether a run of a function reaches only one of two places of it."""
+    if any(True for _ in script.loops.around(one)):
+        return False
+    forks = (each for each in script.tree.ancestors(one) if isinstance(each, cst.If))
+    around = next((each for each in forks if script.tree.inside(other, each)), None)
+    return around is not None and (
+        script.tree.inside(one, around.body) != script.tree.inside(other, around.body)
     )
 
 

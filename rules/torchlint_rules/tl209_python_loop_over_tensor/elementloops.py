@@ -96,11 +96,9 @@ def _whole(
 
 def _waited_for(script: Script, wait: cst.CSTNode) -> list[cst.BaseExpression]:
     """Return the values of which `x.item()`, `int(x)` or a comparison needs the number."""
-    if isinstance(wait, cst.Call):
-        read = receiver_of(wait, "item") if not wait.args else None
-        if len(wait.args) == 1 and script.name(wait.func) in ("builtins.int", "builtins.float"):
-            read = wait.args[0].value
-        return [read] if read is not None else []
+    read = script.readings.numbered(wait)
+    if read is not None:
+        return [read]
     if not isinstance(wait, cst.Comparison) or len(wait.comparisons) != 1:
         return []
     (other,) = wait.comparisons
@@ -135,12 +133,10 @@ def element_reads(
 
 def _waits_for_elements(script: Script) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
     """Yield what reads a number that may be an element of a tensor, with the element."""
-    for site in script.calls.of_methods("item"):
-        if not site.node.args:
-            yield site.node, site.receiver
-    for site in script.calls.of("builtins.int", "builtins.float"):
-        if len(site.node.args) == 1:
-            yield site.node, site.node.args[0].value
+    for call in script.tree.all(cst.Call):
+        read = script.readings.numbered(call)
+        if read is not None:
+            yield call, read
     for item in script.tree.all(cst.Subscript):
         counts = isinstance(script.tree.parent(item), cst.AugAssign)
         for part in item.slice:

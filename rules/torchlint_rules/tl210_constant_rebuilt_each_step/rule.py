@@ -10,10 +10,12 @@ import libcst as cst
 from torchlint.api import CallSite, Finding, Kind, Note, Rule, Script, State
 from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
+from torchlint_rules.tl210_constant_rebuilt_each_step.arrays import is_array
 from torchlint_rules.tl210_constant_rebuilt_each_step.movedconstants import moved_constants
 
 _OF_VALUES: Final = frozenset(
-    "torch.tensor torch.as_tensor torch.FloatTensor torch.LongTensor torch.Tensor".split()
+    "torch.tensor torch.as_tensor torch.from_numpy torch.FloatTensor torch.LongTensor "
+    "torch.Tensor".split()
 )
 _OF_SIZES: Final = ("torch.ones",)
 _SIZES: Final = frozenset("data start end step steps size n m".split())
@@ -122,7 +124,7 @@ def _is_listed(script: Script, node: cst.BaseExpression) -> bool:
 
 
 def _is_literal(script: Script, node: cst.BaseExpression, maker: str | None) -> bool:
-    """Return whether data is literal numbers, possibly in lists."""
+    """Return whether data is literal numbers, possibly in lists or arrays, or a fixed number."""
     value = script.values.value_of(node)
     if value.node is None or value.state is not State.KNOWN:
         return False
@@ -133,10 +135,21 @@ def _is_literal(script: Script, node: cst.BaseExpression, maker: str | None) -> 
             or script.answer(_is_listed, each.value, False)
             for each in elements
         )
+    if is_array(script, node, value.node):
+        return True
     # torch.FloatTensor(3) takes a size
-    return maker in ("torch.tensor", "torch.as_tensor") and isinstance(
-        value.node, (cst.Integer, cst.Float, cst.UnaryOperation)
-    )
+    if maker not in ("torch.tensor", "torch.as_tensor"):
+        return False
+    literal = isinstance(value.node, (cst.Integer, cst.Float, cst.UnaryOperation))
+    return literal or _is_setting(script, value.node)
+
+
+def _is_setting(script: Script, value: cst.BaseExpression) -> bool:
+    """Return whether a value is `float(self.x)`, where only `__init__` sets `x`."""
+    if not isinstance(value, cst.Call) or len(value.args) != 1:
+        return False
+    converted = script.name(value.func) in ("builtins.float", "builtins.int")
+    return converted and _is_fixed(script, value.args[0].value)
 
 
 def _is_scalar(script: Script, site: CallSite) -> bool:

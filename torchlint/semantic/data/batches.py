@@ -24,6 +24,7 @@ _IN_SIGHT: Final = ("builtins.", "torch.", "numpy.", "torchvision.", "random.", 
 _COLLATING: Final = ("torch.stack", "torch.cat", "torch.tensor", "torch.nn.utils.rnn.pad_sequence")
 """Functions whose result lies in memory of its own, wherever the items lay."""
 _MOVING: Final = ("to", "cuda", "xpu", "type", "copy_")
+_OF_TEXTS: Final = ("strip", "lower", "upper", "startswith", "endswith", "splitlines", "encode")
 _TOKENIZERS: Final = frozenset("tok tokenizer tokeniser tokenize tokenise".split())
 
 
@@ -95,10 +96,20 @@ class Batches(ValueAnalysis):
             for call in self.functions.run_in(region)
         ):
             return False
-        return not places or any(
-            self._moves_what(region, self._batch_names(place, region))
-            for place, region in zip(places, regions, strict=True)
-        )
+        return not places or any(map(self._moves, places, regions))
+
+    def _moves(self, place: cst.CSTNode, region: cst.CSTNode) -> bool:
+        """Return whether a pass moves its batches: if they are texts, what it draws itself."""
+        drawn = self._batch_names(place, region)
+        names = self._computed(region, {*drawn})
+        if self._are_texts(region, names):
+            return any(
+                node.value in drawn
+                for call in self.functions.own(region, cst.Call)
+                if _moves(call)
+                for node in self._moved(call)
+            )
+        return self._moves_what(region, names)
 
     def _hands_on(self, place: cst.CSTNode) -> bool:
         """Return whether other code gets the batches: of a generator, or a returned `iter(x)`."""
@@ -115,15 +126,14 @@ class Batches(ValueAnalysis):
         return self.scopes.home(place)
 
     def _batch_names(self, place: cst.CSTNode, region: cst.CSTNode) -> set[str]:
-        """Return the names that hold a batch or something computed from one."""
-        names: set[str] = set()
+        """Return the names that hold a batch, or a part of one."""
         if isinstance(place, (cst.For, cst.CompFor)):
-            names = {node.value for node in self._names_in(place.target)}
-        else:
-            for call in self.tree.within(region, cst.Call):
-                if self._draws(call):
-                    names |= self._targets_around(call)
-        return self._computed(region, names)
+            return {node.value for node in self._names_in(place.target)}
+        names: set[str] = set()
+        for call in self.tree.within(region, cst.Call):
+            if self._draws(call):
+                names |= self._targets_around(call)
+        return names
 
     def _computed(self, region: cst.CSTNode, names: set[str]) -> set[str]:
         """Return some names, and those of what code computes from what they hold."""
@@ -196,6 +206,22 @@ class Batches(ValueAnalysis):
             if callee is None and not _tokenises(call) and self._out_of_sight(call):
                 return True
         return False
+
+    def _are_texts(self, region: cst.CSTNode, names: set[str]) -> bool:
+        """Return whether a tokenizer gets what has one of some names, or it has a string method."""
+        return any(
+            node.value in names
+            for call in self.functions.own(region, cst.Call)
+            for taken in self._taken_as_text(call)
+            for node in self._roots(taken)
+        )
+
+    def _taken_as_text(self, call: cst.Call) -> list[cst.BaseExpression]:
+        """Return what a call takes for texts."""
+        if _tokenises(call):
+            return [arg.value for arg in call.args]
+        receiver = receiver_of(call, *_OF_TEXTS)
+        return [receiver] if receiver is not None else []
 
     def is_lost(self, call: cst.Call) -> bool:
         """Return whether a call copies a tensor to a device and throws the copy away."""

@@ -24,8 +24,6 @@ PURE: Final = frozenset(
 )
 _OF_TORCH: Final = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
 _NOT_COMPUTING: Final = frozenset({"torch.save", "torch.load", "torch.manual_seed"})
-_FORM: Final = frozenset("shape ndim dtype size dim numel device".split())
-"""What a tensor knows of itself without its numbers."""
 _ASKING: Final = frozenset({f"builtins.{each}" for each in "len type isinstance hasattr".split()})
 _PURE_MODULES: Final = (
     "numpy.", "math.", "sklearn.metrics.", "scipy.", "skimage.", "statistics.", "itertools.",
@@ -68,14 +66,6 @@ class Computations(Analysis):
         if callee is None:
             return self._measures(call) or self._is_record(self.functions.definition(func))
         return self._is_pure(callee, depth - 1)
-
-    def asks_form(self, use: cst.Name) -> bool:
-        """Return whether a use of a value asks for its shape or type, which no number decides."""
-        holder = self.tree.parent(use)
-        if isinstance(holder, cst.Attribute):
-            return holder.attr.value in _FORM
-        call = self.tree.parent(holder) if isinstance(holder, cst.Arg) else None
-        return isinstance(call, cst.Call) and self.names.name(call.func) in _ASKING
 
     def _is_record(self, made: cst.CSTNode | None) -> bool:
         """Return whether a class only holds the values that its instances are made of."""

@@ -147,9 +147,9 @@ class Layers(ValueAnalysis):
             read.add(id(callee))
             for returned in self.functions.returns(callee):
                 yield from self._splat(returned, read)
-        if not isinstance(value, cst.Name):
+        if not isinstance(value, (cst.Name, cst.Attribute)):
             return
-        for binding in self.scopes.reaching(value):
+        for binding in self.functions.bindings(value):
             if binding.how not in (How.ASSIGN, How.AUGMENTED) or binding.value is None:
                 continue
             for part in self._summands(binding.value):
@@ -163,17 +163,17 @@ class Layers(ValueAnalysis):
         elif isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
             yield from self._summands(value.left, depth)
             yield from self._summands(value.right, depth)
-        elif isinstance(value, cst.Name) and depth:
-            for binding in self.scopes.reaching(value):
+        elif depth:
+            for binding in self.functions.bindings(value):
                 if binding.how in (How.ASSIGN, How.AUGMENTED) and binding.value is not None:
                     yield from self._summands(binding.value, depth - 1)
 
-    def _appended(self, value: cst.Name) -> Iterator[LayerPair]:
+    def _appended(self, value: cst.Name | cst.Attribute) -> Iterator[LayerPair]:
         """Read adjacent lines `layers.append(…)` and `layers.extend([…])`."""
         last: tuple[cst.CSTNode, cst.CSTNode, cst.BaseExpression] | None = None
         home = self.scopes.home(value)
         for line in self.tree.all(cst.SimpleStatementLine):
-            added = _added(line, value.value)
+            added = _added(line, dotted(value))
             if added is None or self.scopes.home(line) is not home:
                 continue
             block = self.tree.parent(line)

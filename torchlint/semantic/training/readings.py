@@ -14,7 +14,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.syntax.methods import method_of, root_of, word_of
+from torchlint.semantic.syntax.methods import method_of, receiver_of, root_of, word_of
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
@@ -31,7 +31,9 @@ class Form(Enum):
     TENSOR = auto()
 
 
-_ASKING: Final = frozenset(f"builtins.{each}" for each in "isinstance hasattr type id len".split())
+_ASKING: Final = frozenset(
+    f"builtins.{each}" for each in "isinstance hasattr type id len callable dir".split()
+)
 _ABOUT: Final = frozenset("shape dtype device ndim requires_grad size dim numel".split())
 """Functions and attributes that tell what a tensor is, for which nothing waits."""
 
@@ -128,6 +130,14 @@ class Readings(ValueAnalysis):
         if self.values.placement.on_host(inner):
             return None
         return Reading(call, inner, form, cast)
+
+    def numbered(self, node: cst.CSTNode) -> cst.BaseExpression | None:
+        """Return `x` of `x.item()`, `float(x)` and `int(x)`, whatever it is."""
+        if not isinstance(node, cst.Call):
+            return None
+        if len(node.args) == 1 and self.names.name(node.func) in _CASTS:
+            return node.args[0].value
+        return receiver_of(node, "item") if not node.args else None
 
     def held_by(self, node: cst.BaseExpression) -> Reading | None:
         """Return the reading that is all that a name holds."""
@@ -434,7 +444,11 @@ class Readings(ValueAnalysis):
                 return False
         return False
 
-    def _asks_no_value(self, node: cst.CSTNode) -> bool:
+    def asks_form(self, use: cst.BaseExpression) -> bool:
+        """Return whether a use of a value asks what it is, which no number decides."""
+        return any(map(self._asks_no_value, (self.tree.parent(use), self.tree.taker(use))))
+
+    def _asks_no_value(self, node: cst.CSTNode | None) -> bool:
         """Return whether an expression asks what a tensor is, not which numbers it holds."""
         if isinstance(node, cst.Comparison):
             return isinstance(node.comparisons[0].operator, (cst.Is, cst.IsNot))

@@ -27,6 +27,13 @@ _FILTERS: Final = 64
 """The most channels of convolutions that small images need."""
 _WIDE: Final = 256
 """An unknown width beside a known one of at most this is taken to be as wide."""
+_NARROW: Final = 64
+"""The most that a call names as a width of a tiny network that is out of view."""
+_WIDTHS: Final = re.compile(
+    r"d_?model|(?:d|dim|n|num)_?(?:hid|hidden|embed|emb)|"
+    r"(?:hid|hidden|embed|embedding|emb|mlp|layer)_?(?:dims?|sizes?|units|widths?|layers_sizes)?s?"
+)
+_OF_IMAGES: Final = re.compile("conv|cnn|unet|resnet|image|img|patch|channel|resolution|vocab")
 _REPEATED: Final = 4
 """How often a layer in a loop is taken to be made."""
 _GATES: Final = {
@@ -134,7 +141,25 @@ class Sizes(ValueAnalysis):
                 if isinstance(region, cst.Call) and self._is_filled_elsewhere(call):
                     return _UNKNOWN
                 total += self._weights_of(call) * self._times(call, region)
-        return total
+        made = root if total >= _UNKNOWN and isinstance(root, cst.Call) else None
+        return _MOST_UPDATED if made is not None and self._is_narrow(made) else total
+
+    def _is_narrow(self, network: cst.Call) -> bool:
+        """Return whether the call that makes a network names its widths, and all are small."""
+        if any(_OF_IMAGES.search(word.lower()) for word in self.tree.words(network)):
+            return False
+        widths = [
+            arg.value
+            for arg in network.args
+            if arg.keyword is not None and _WIDTHS.fullmatch(arg.keyword.value)
+        ]
+        return bool(widths) and all(map(self._is_small, widths))
+
+    def _is_small(self, width: cst.BaseExpression) -> bool:
+        """Return whether a width is small, or each of those of dense layers."""
+        if isinstance(width, (cst.List, cst.Tuple)):
+            return all((self.widths.number(e.value) or _WIDE) < _WIDE for e in width.elements)
+        return 0 < (self.widths.number(width) or 0) <= _NARROW
 
     def regions(self, root: Root) -> list[cst.CSTNode]:
         """Return the code that makes a network: a call, and the definitions that it runs."""

@@ -399,7 +399,7 @@ class Waits(ValueAnalysis):
                 use
                 for use in self.scopes.uses(binding, region)
                 if not (self._fills(use) or self._asks_for_presence(use))
-                and not self.computations.asks_form(use)
+                and not self.readings.asks_form(use)
             ]
             for use in uses:
                 destination: _Destination | None = _KEPT._replace(target=use)
@@ -429,10 +429,8 @@ class Waits(ValueAnalysis):
         return isinstance(outer, cst.Call) and isinstance(self.tree.parent(outer), cst.Expr)
 
     def _asks_for_presence(self, use: cst.Name) -> bool:
-        """Return whether a use only asks if there is a value, or a dictionary with entries."""
+        """Return whether a use only asks if a dictionary has entries."""
         holder = self.tree.parent(use)
-        if isinstance(holder, cst.Comparison):
-            return isinstance(holder.comparisons[0].operator, (cst.Is, cst.IsNot))
         tested = isinstance(holder, cst.If) and holder.test is use
         return tested and self.kinds.kind(use) is Kind.MAPPING
 

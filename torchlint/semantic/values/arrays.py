@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.scope.words import words
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
@@ -29,6 +30,7 @@ class Array(NamedTuple):
     """Whether its memory is read-only."""
 
 
+_LABELS: Final = frozenset("label labels target targets class classes y ys ids".split())
 _FILLED: Final = frozenset("zeros ones empty full".split())
 _JOINED: Final = frozenset("stack concatenate vstack hstack dstack column_stack tile pad".split())
 _LISTED: Final = frozenset("arange linspace logspace".split())
@@ -180,6 +182,8 @@ class Arrays(ValueAnalysis):
                 if self._picks_many(index.value):
                     return base._replace(rank=None, least=1, sure=True, fresh=True, frozen=False)
                 taken += 1
+        if taken and base.rank is None and not base.least and _are_labels(node.value):
+            return None
         found = _without_dimensions(base, taken)
         if found is None or not kept:
             return found
@@ -402,6 +406,11 @@ def _made(array: Array | None) -> Array | None:
 def _shared(array: Array | None) -> Array | None:
     """Return the same array with memory that others share."""
     return array._replace(fresh=False) if array is not None else None
+
+
+def _are_labels(array: cst.BaseExpression) -> bool:
+    """Return whether the name of an array says that it has one number for each item."""
+    return not _LABELS.isdisjoint(words(dotted(array))[-1:])
 
 
 def _without_dimensions(array: Array, taken: int) -> Array | None:

@@ -141,6 +141,8 @@ class Devices(Analysis):
             if filled is not None:
                 return self._may_be_accelerator(filled)
             return self.kinds.kind(node) is Kind.DEVICE
+        if isinstance(node, cst.Integer):
+            return True
         if isinstance(node, cst.BinaryOperation):
             return self._may_be_accelerator(node.left)
         if isinstance(node, (cst.Name, cst.Attribute)):
