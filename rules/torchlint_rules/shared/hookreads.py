@@ -180,11 +180,16 @@ def _is_output(script: Script, read: Reading) -> bool:
     if script.loops.owner(read.node) != "ignite" or reads_outputs(script):
         return False
     output = script.tree.parent(read.node)
-    while isinstance(output, _HOLDERS) or script.name(getattr(output, "func", None)) == _TENSOR:
+    while isinstance(output, _HOLDERS) or _is_tensor(script, output):
         output = script.tree.parent(output)
     return isinstance(output, cst.Return) and all(
         each.form is Form.NUMBER for each in script.readings.within(output)
     )
+
+
+def _is_tensor(script: Script, node: cst.CSTNode | None) -> bool:
+    """Return whether a node is the call that makes a tensor of numbers."""
+    return isinstance(node, cst.Call) and script.name(node.func) == _TENSOR
 
 
 def _logged_by(script: Script, read: Reading) -> cst.Call | None:

@@ -153,9 +153,9 @@ class Parts(ValueAnalysis):
     ) -> list[Part] | None:
         """Follow the batch that a framework gives a step to the loaders that it gets itself."""
         fed = [each.args[0].value for each in self.engines.runs(batch) if each.args]
-        named = isinstance(function, cst.FunctionDef)
-        sources = (*(self.loaders.lightning.fitting(function) if named else ()), *fed)
-        return _joined(self._handed_out(source, steps, function) for source in sources) or None
+        if isinstance(function, cst.FunctionDef):
+            fed += self.loaders.lightning.fitting(function)
+        return _joined(self._handed_out(source, steps, function) for source in fed) or None
 
     def _of_mapped(
         self, function: cst.Lambda, position: int, steps: Steps, depth: int
