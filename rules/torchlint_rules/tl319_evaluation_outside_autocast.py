@@ -1,4 +1,4 @@
-"""TL319: evaluation in float32 of a network that trains under autocast."""
+"""TL319: networks that run in float32 beside a training under autocast."""
 
 from __future__ import annotations
 
@@ -7,17 +7,31 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Evaluation, Finding, Fix, Kind, Note, Rule, Script
+from torchlint.api import (
+    Evaluation,
+    Finding,
+    Fix,
+    Grad,
+    Kind,
+    Note,
+    Rule,
+    Script,
+    Step,
+    receiver_of,
+    word_of,
+)
+from torchlint_rules.shared.cuda import makers
 
 _OTHER: Final = frozenset("half bfloat16 quantize export swa_model ema".split())
 _ARRAYS: Final = frozenset("numpy np".split())
 _WIDENING: Final = frozenset("float double".split())
+_LOW: Final = frozenset({"torch.float16", "torch.half", "torch.bfloat16"})
 _BECAUSE: Final = "evaluation then rounds as training does, to 8 bits in bfloat16"
 
 
 class EvaluationOutsideAutocast(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag the first forward pass of every evaluation that training would run in autocast."""
+        """Flag what runs outside the autocast of training: evaluations, and networks that teach."""
         if not any(
             script.values.precision.autocast(call) is call for call in script.tree.all(cst.Call)
         ):
@@ -32,6 +46,25 @@ class EvaluationOutsideAutocast(Rule):
                     yield self._finding(script, forward.call, autocast, fix)
                     break
         yield from self._by_flags(script)
+        yield from self._of_teachers(script)
+
+    def _of_teachers(self, script: Script) -> Iterator[Finding]:
+        """Yield the findings of networks that a step under autocast runs without gradients."""
+        told: set[cst.Call] = set()
+        for step in script.loops.steps.all:
+            autocast = _step_autocast(script, step)
+            if autocast is None:
+                continue
+            beside = script.modules.lineage.of(step.backward.func, recorded=False).calls
+            for call, network in beside:
+                if call not in told and _is_wide_teacher(script, call, network):
+                    told.add(call)
+                    message = (
+                        f"`{script.tree.brief(call)}` runs in float32 beside a step under "
+                        f"autocast: wrap it in `{script.tree.brief(autocast)}` too"
+                    )
+                    notes = (Note(script.span(autocast), "the step runs under this autocast"),)
+                    yield Finding(self.code, script.span(call), message, None, notes)
 
     def _by_flags(self, script: Script) -> Iterator[Finding]:
         """Yield the findings in loops that train or evaluate, as a flag says."""
@@ -53,6 +86,51 @@ class EvaluationOutsideAutocast(Rule):
         )
         notes = (Note(script.span(autocast), "the training step runs under this autocast"),)
         return Finding(self.code, script.span(call), message, fix, notes)
+
+
+def _step_autocast(script: Script, step: Step) -> cst.Call | None:
+    """Return the autocast of all forward passes that a step learns from, if it is on."""
+    learning = [
+        call for call in step.forwards if script.values.gradients.grad(call) is not Grad.OFF
+    ]
+    around = [script.values.autocasting.around(call).calls for call in learning]
+    if not around or not all(around) or script.values.autocasting.is_off(around[0][0]):
+        return None
+    return around[0][0]
+
+
+def _is_wide_teacher(script: Script, call: cst.Call, network: cst.BaseExpression) -> bool:
+    """Return whether a call runs a network of float32 without gradients, outside autocast."""
+    here = script.values.autocasting.around(call)
+    if here.calls or not here.complete or script.values.gradients.grad(call) is not Grad.OFF:
+        return False
+    if _casts_itself(script, network) or not _WIDENING.isdisjoint(_spoken(script, call)):
+        return False
+    made = makers(script, network)
+    if not made or not all(map(_is_float32, made)):
+        return False
+    return not any(
+        _is_lowered(script, site.node, network)
+        for site in script.calls.of_methods("half", "bfloat16", "to")
+    )
+
+
+def _is_float32(made: cst.Call) -> bool:
+    """Return whether a network is made in float32: not as it was saved, nor as an option says."""
+    return not word_of(made).startswith("from_") and not any(
+        arg.keyword is not None and "dtype" in arg.keyword.value for arg in made.args
+    )
+
+
+def _is_lowered(script: Script, call: cst.Call, network: cst.BaseExpression) -> bool:
+    """Return whether a call gives a network another type."""
+    receiver = receiver_of(call)
+    if receiver is None or not script.modules.same(receiver, network):
+        return False
+    return word_of(call) != "to" or any(
+        script.name(arg.value) in _LOW or (arg.keyword is not None and arg.keyword.value == "dtype")
+        for arg in call.args
+    )
 
 
 def _differs(script: Script, evaluation: Evaluation) -> bool:

@@ -96,7 +96,7 @@ def _unwrapped(script: Script, call: cst.Call) -> Edits | None:
     if left_out is not None:
         return left_out
     value, holder = call.args[0].value, script.tree.parent(call)
-    atom = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or value.lpar
+    atom = script.tree.is_closed(value)
     free = isinstance(holder, (cst.Arg, cst.Assign, cst.Return, cst.Element))
     kept = script.tree.breaks_lines(value) or not (atom or (free and "\n" not in around))
     opening, closing = ("(", ")") if kept else ("", "")

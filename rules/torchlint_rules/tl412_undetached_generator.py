@@ -112,7 +112,7 @@ def _computes(script: Script, call: cst.Call, slope: CallSite) -> bool:
 
 def _fix(script: Script, value: cst.BaseExpression, doubt: str) -> Fix:
     span, title = script.span(value), "Detach what the other network made"
-    plain = isinstance(value, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)) or value.lpar
+    plain = script.tree.is_closed(value)
     edits = script.edits.insert(span.end, ".detach()" if plain else ").detach()")
     if not plain:
         edits = (*script.edits.insert(span.start, "("), *edits)

@@ -87,7 +87,7 @@ class Definition(NamedTuple):
 
     def code(self, text: str) -> str:
         """Return the lines of the definition with its docstrings and comments left blank."""
-        return _code(text, self.first, self.docs)
+        return "".join(_code(text, self.first, self.docs))
 
 
 class Outline(NamedTuple):
@@ -145,6 +145,7 @@ _INSIDE: Final = re.compile(r"(?:^[ \t]+|[:;][ \t]*)(?:from|import)\b", re.M)
 _BLOCKS: Final = ("body", "orelse", "finalbody", "handlers", "cases")
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FRAMES: Final = (*_FUNCTIONS, ast.ClassDef)
+_Frame = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _IMPORTS: Final = (ast.Import, ast.ImportFrom)
 _RUNS: Final = (ast.Expr, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match)
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
@@ -183,6 +184,7 @@ class _Lines(NamedTuple):
     last: int
     docs: tuple[tuple[int, int], ...]
     text: str
+    size: int
 
 
 class _Reader:
@@ -221,7 +223,7 @@ class _Reader:
                     binds,
                     each.first,
                     each.last,
-                    _size(each.text),
+                    each.size,
                     frozenset(words if stars and kind is not Kind.IMPORT else known & words),
                     tuple(sorted(chains)),
                     nested,
@@ -263,7 +265,9 @@ class _Reader:
 
     def _together(self, nodes: list[ast.stmt], first: int, last: int) -> _Lines:
         docs = tuple(_docstrings(nodes))
-        return _Lines(nodes, first, last, docs, _code(self._text(first, last), first, docs))
+        code = _code(self._text(first, last), first, docs)
+        size = sum(len(line) for line in code if not line.isspace())
+        return _Lines(nodes, first, last, docs, "".join(code), size)
 
     def _text(self, first: int, last: int) -> str:
         return self.source.text[self.starts[first - 1] : self.starts[last]]
@@ -279,13 +283,15 @@ def _lookups(text: str) -> frozenset[str]:
     return frozenset(_LOOKUPS.findall(text)) if may else frozenset()
 
 
-def _code(text: str, first: int, docs: Iterable[tuple[int, int]]) -> str:
+def _code(text: str, first: int, docs: Iterable[tuple[int, int]]) -> list[str]:
     """Return lines, of which the first has row `first`, with docstrings and comments left blank."""
     lines: list[str] = _LINE.findall(text)
     for begin, end in docs:
         for number in range(max(begin - first, 0), min(end - first + 1, len(lines))):
             lines[number] = _blank(lines[number])
-    return "".join(_blank(each) if each.lstrip().startswith("#") else each for each in lines)
+    if "#" in text:
+        lines = [_blank(each) if each.lstrip().startswith("#") else each for each in lines]
+    return lines
 
 
 def _blank(line: str) -> str:
@@ -293,15 +299,10 @@ def _blank(line: str) -> str:
     return line[len(line.rstrip("\r\n")) :]
 
 
-def _size(code: str) -> int:
-    """Return the characters of lines, those of blank lines left out."""
-    return sum(len(line) for line in _LINE.findall(code) if line.strip())
-
-
 def _docstrings(nodes: list[ast.stmt]) -> Iterator[tuple[int, int]]:
     """Yield the rows of docstrings that have lines of their own, with code behind them."""
-    for node in _all(nodes):
-        if isinstance(node, _FRAMES) and len(node.body) > 1 and _is_text(node.body[0]):
+    for node in _frames(nodes):
+        if len(node.body) > 1 and _is_text(node.body[0]):
             text, following = node.body[:2]
             end = text.end_lineno or text.lineno
             if node.lineno < text.lineno and end < following.lineno:
@@ -378,8 +379,8 @@ def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     blocks = list(nodes)
     while blocks:
         block = blocks.pop()
-        for name in _BLOCKS:
-            for node in getattr(block, name, ()):
+        for inner in _blocks(block):
+            for node in inner:
                 yield node
                 if not isinstance(node, _FRAMES):
                     blocks.append(node)
@@ -402,8 +403,8 @@ def _bound(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.ExceptHandler) and node.name is not None:
         yield node.name
     if not isinstance(node, _FRAMES):
-        for name in _BLOCKS:
-            yield from chain.from_iterable(map(_bound, getattr(node, name, ())))
+        for block in _blocks(node):
+            yield from chain.from_iterable(map(_bound, block))
 
 
 def _stored(target: ast.expr) -> Iterator[str]:
@@ -424,25 +425,30 @@ def _imports(
         if isinstance(node, _IMPORTS):
             yield node
         elif not isinstance(node, outside):
-            for name in _BLOCKS:
-                yield from _imports(getattr(node, name, ()), outside)
+            for block in _blocks(node):
+                yield from _imports(block, outside)
 
 
 def _nested(lines: _Lines) -> tuple[Import, ...]:
     """Return the imports inside the functions and classes of statements."""
     if "import" not in lines.text or _INSIDE.search(lines.text) is None:
         return ()
-    frames = [node for node in _all(lines.nodes) if isinstance(node, _FRAMES)]
-    found = chain.from_iterable(_imports(frame.body, _FRAMES) for frame in frames)
+    found = chain.from_iterable(_imports(frame.body, _FRAMES) for frame in _frames(lines.nodes))
     return tuple(dict.fromkeys(_entries(found)))
 
 
-def _all(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield statements and those inside them, in source order."""
+def _frames(nodes: Iterable[ast.AST]) -> Iterator[_Frame]:
+    """Yield the functions and classes in statements, in source order."""
     for node in nodes:
-        yield node
-        for name in _BLOCKS:
-            yield from _all(getattr(node, name, ()))
+        if isinstance(node, _FRAMES):
+            yield node
+        for block in _blocks(node):
+            yield from _frames(block)
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.AST]]:
+    """Yield the lists of statements, of handlers and of cases that a statement holds."""
+    return (getattr(node, name) for name in _BLOCKS if name in node._fields)
 
 
 def _entries(nodes: Iterable[ast.Import | ast.ImportFrom]) -> Iterator[Import]:

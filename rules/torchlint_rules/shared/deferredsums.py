@@ -24,6 +24,7 @@ from torchlint.api import (
     method_of,
 )
 from torchlint_rules.shared.dataattribute import without_graph
+from torchlint_rules.shared.storedmemory import held, written
 
 _LINKS: Final = re.compile(r"(?:\.(?:detach|cpu|numpy|tolist)\(\)|\.data|\.to\([^()\s]+\))+")
 _JOINS: Final = frozenset({"torch.cat", "torch.concat", "torch.stack", "torch.vstack"})
@@ -306,24 +307,15 @@ class DeferredSum:
         ):
             suffix += ".detach()"
         suffix += ".double()" if double else ""
-        if clone and self._may_change(reading.tensor):
+        loop = self.addition.loop.node
+        if clone and written(script, held(script, reading.tensor, loop), loop):
             suffix += ".clone()"
         loose = bool(reading.cast) and script.tree.breaks_lines(reading.tensor)
-        bare = loose or (_needs_parentheses(reading.tensor) and bool(suffix))
+        bare = loose or (bool(suffix) and not script.tree.is_closed(reading.tensor))
         return (
             Edit(Span(whole.start, inner.start), "(" if bare else ""),
             Edit(Span(inner.end, whole.end), (")" if bare else "") + suffix),
         )
-
-    def _may_change(self, tensor: cst.BaseExpression) -> bool:
-        """Return whether later code in the loop may modify a tensor in place."""
-        if isinstance(tensor, cst.Name):
-            loop = self.addition.loop.node
-            return any(
-                self.script.code(each.tensor) == tensor.value
-                for each in self.script.values.writes.within(loop)
-            )
-        return isinstance(tensor, (cst.Attribute, cst.Subscript))
 
     def _fix(self, title: str, edits: list[Edits | None]) -> Fix | None:
         if not _has_own_line(self.script, self.addition.node):
@@ -356,11 +348,6 @@ def _joined(parts: list[Edits | None]) -> Edits | None:
             return None
         found += [edit for edit in part if edit.text or edit.span.start != edit.span.end]
     return tuple(found)
-
-
-def _needs_parentheses(node: cst.BaseExpression) -> bool:
-    atoms = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)
-    return not isinstance(node, atoms) and not node.lpar
 
 
 def _has_own_line(script: Script, node: cst.CSTNode) -> bool:

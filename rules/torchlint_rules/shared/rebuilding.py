@@ -51,7 +51,7 @@ class Rebuilt(NamedTuple):
 
 def rebuilt(script: Script, call: cst.Call, loops: Sequence[Loop]) -> Rebuilt | None:
     """Return the outermost loop whose iterations build an object from the same arguments."""
-    whole = _moved(script, call)
+    whole = moved(script, call)
     found: Rebuilt | None = None
     for loop, runs in ways(script, call, CALLERS):
         if loop not in loops:
@@ -66,8 +66,8 @@ def rebuilt(script: Script, call: cst.Call, loops: Sequence[Loop]) -> Rebuilt | 
     return found
 
 
-def _moved(script: Script, call: cst.Call) -> cst.BaseExpression:
-    """Return a module with the moves chained to its construction (`nn.MSELoss().to(device)`)."""
+def moved(script: Script, call: cst.Call) -> cst.BaseExpression:
+    """Return a call with the moves chained to it (`nn.MSELoss().to(device)`)."""
     node: cst.BaseExpression = call
     while True:
         outer = script.tree.parent(node)

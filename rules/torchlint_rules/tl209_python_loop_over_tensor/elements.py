@@ -111,9 +111,7 @@ def outermost_item(script: Script, node: cst.BaseExpression) -> cst.BaseExpressi
 def elementwise(script: Script, found: Walk, node: cst.BaseExpression) -> str | None:
     """Return an expression of one element rewritten for the whole tensor, None if it differs."""
     if _is_element(script, found, node):
-        code = script.code(found.tensor)
-        atom = isinstance(found.tensor, (cst.Name, cst.Attribute, cst.Subscript, cst.Call))
-        return code if atom or found.tensor.lpar else f"({code})"
+        return script.tree.operand(found.tensor)
     parts = _parts(script, node)
     inner = [(part, elementwise(script, found, part)) for part in parts]
     changed = [(part, text) for part, text in inner if text is not None]

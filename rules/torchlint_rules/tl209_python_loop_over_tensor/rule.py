@@ -75,7 +75,7 @@ class PythonLoopOverTensor(Rule):
         if _is_short(script, given):
             return
         word = _REDUCTIONS[script.name(call.func) or ""]
-        text = f"{_atom(script, given)}.{word}"
+        text = f"{script.tree.operand(given)}.{word}"
         fix = None
         if "#" not in script.code(call):
             fix = Fix.close(f"Write `.{word}`", script.edits.replace(call, text), because=_BECAUSE)
@@ -245,12 +245,6 @@ class PythonLoopOverTensor(Rule):
 def _stake(script: Script, node: cst.CSTNode) -> Impact | None:
     """Return the impact of what runs in each step, low for what runs now and then."""
     return None if script.loops.each_step(node) else "low"
-
-
-def _atom(script: Script, node: cst.BaseExpression) -> str:
-    code = script.code(node)
-    simple = isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) or node.lpar
-    return code if simple else f"({code})"
 
 
 def _is_call(node: cst.BaseExpression) -> bool:

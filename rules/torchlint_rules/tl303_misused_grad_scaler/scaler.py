@@ -50,13 +50,9 @@ def misuses(script: Script) -> Iterator[Misuse]:
         yield from find(script)
 
 
-def _home(script: Script, node: cst.CSTNode) -> cst.CSTNode:
-    return script.scopes.home(node)
-
-
 def _own(script: Script, node: cst.CSTNode) -> Iterator[cst.Call]:
     """Yield the calls in the function around a node."""
-    return script.functions.own(_home(script, node), cst.Call)
+    return script.functions.own(script.scopes.home(node), cst.Call)
 
 
 def _steps_optimizer(script: Script, call: cst.Call) -> bool:
@@ -75,13 +71,9 @@ def _unscaled_backward(script: Script) -> Iterator[Misuse]:
     for step in steps:
         for call in _own(script, step.node):
             sent = receiver_of(call, "backward")
-            if (
-                sent is None
-                or not script.loops.is_step(call)
-                or not scaling.together(call, step.node)
-            ):
+            if sent is None or script.tree.order(call) > script.tree.order(step.node):
                 continue
-            if script.tree.order(call) > script.tree.order(step.node):
+            if not script.loops.is_step(call) or not scaling.together(call, step.node):
                 continue
             scaler, loss = script.code(step.scaler), script.code(sent)
             text = f"{scaler}.scale({loss})"
@@ -264,49 +256,20 @@ def _clears(script: Script, loop: Loop, optimizer: cst.BaseExpression) -> list[c
 def _half_network(script: Script) -> Iterator[Misuse]:
     if not script.optimizers.scaling.makers or not script.optimizers.scaling.backwards:
         return
-    trained = {
-        script.code(site.receiver)
-        for site in script.calls.of_methods("parameters")
-        if _is_optimized(script, site.node)
-    }
     for site in script.calls.of_methods("half"):
-        call = site.node
-        if _halves(script, call) in trained:
+        holder = script.tree.parent(site.node)
+        alone = isinstance(holder, cst.Expr) or (
+            isinstance(holder, cst.Assign) and len(holder.targets) == 1
+        )
+        if alone and script.modules.holders(site.receiver):
             scaler = "the scaler"
             for step in script.optimizers.scaling.of("step"):
                 scaler = f"`{script.code(step.scaler)}`"
             message = (
-                f"`{script.code(call)}` makes gradients float16, which {scaler} refuses to unscale"
-                ": keep the network float32 and run it under autocast"
+                f"`{script.code(site.node)}` makes gradients float16, which {scaler} refuses to "
+                "unscale: keep the network float32 and run it under autocast"
             )
-            yield Misuse(call, message)
-
-
-def _is_optimized(script: Script, parameters: cst.Call) -> bool:
-    return any(
-        isinstance(outer, cst.Call) and script.kind(outer) is Kind.OPTIMIZER
-        for outer in script.tree.ancestors(parameters)
-        if isinstance(outer, cst.BaseExpression)
-    )
-
-
-def _halves(script: Script, call: cst.Call) -> str:
-    """Return the name of the network that a call converts to float16."""
-    holder, network = script.tree.parent(call), script.calls.at(call).receiver
-    if isinstance(holder, cst.Expr) and script.kind(network) is Kind.MODULE:
-        return script.code(network)
-    if isinstance(holder, cst.Assign) and len(holder.targets) == 1:
-        target = holder.targets[0].target
-        if script.kind(call) is Kind.MODULE and not _copies(script, network):
-            return script.code(target)
-    return ""
-
-
-def _copies(script: Script, node: cst.BaseExpression) -> bool:
-    return any(
-        script.name(call.func) in ("copy.deepcopy", "copy.copy")
-        for call in script.tree.within(node, cst.Call)
-    )
+            yield Misuse(site.node, message)
 
 
 def _with_closure(script: Script) -> Iterator[Misuse]:

@@ -39,8 +39,7 @@ def kept_where(script: Script, mask: ScoreMask) -> str:
             return f"{script.code(node.left)} {sign} {script.code(part.comparator)}"
     if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.BitInvert):
         return script.code(node.expression)
-    simple = isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)) or node.lpar
-    return f"~{code}" if simple else f"~({code})"
+    return f"~{script.tree.operand(node)}"
 
 
 class Rewriting:

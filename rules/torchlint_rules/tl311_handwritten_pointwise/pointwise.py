@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import ASSIGNED, Kind, Script, method_of, receiver_of, word_of
+from torchlint.api import Kind, Script, method_of, receiver_of, word_of
+from torchlint_rules.tl311_handwritten_pointwise.products import (
+    Product,
+    product_of,
+    products_around,
+)
 
 _FUNCTIONAL: Final = "torch.nn.functional"
 _NEAR: Final = 2e-5
 _CUBIC: Final = 0.044715
 _STARTS: Final = frozenset("erf tanh sigmoid exp rsqrt sqrt".split())
 _TORCH: Final = ("torch.", "torch.nn.functional.", "torch.special.")
-_ROOTS: Final = frozenset({"math.sqrt", "numpy.sqrt", "torch.sqrt"})
 
 
 class Formula(NamedTuple):
@@ -31,14 +35,6 @@ class Formula(NamedTuple):
     rest: tuple[str, ...] = ()
     since: tuple[int, int] = (1, 0)
     fixed: bool = True
-
-
-class _Product(NamedTuple):
-    """A product: a constant, the factors and the divisors."""
-
-    number: float = 1.0
-    tops: Sequence[cst.BaseExpression] = ()
-    bottoms: Sequence[cst.BaseExpression] = ()
 
 
 def formulas(script: Script) -> Iterator[Formula]:
@@ -91,8 +87,8 @@ class _Reader:
         bracket = self._one_plus(call)
         if bracket is None:
             return self._mish(call, operand) if word == "tanh" else None
-        for outer in self._products_around(bracket):
-            product = self.product(outer)
+        for outer in products_around(self.script, bracket):
+            product = product_of(self.script, outer)
             others = [top for top in product.tops if top is not bracket]
             if product.bottoms or len(product.tops) != 2 or len(others) != 1:
                 continue
@@ -116,8 +112,8 @@ class _Reader:
 
     def _times(self, call: cst.Call, x: cst.BaseExpression) -> cst.BaseExpression | None:
         """Return the product of a call and an expression, and of nothing else."""
-        for outer in self._products_around(call):
-            product = self.product(outer)
+        for outer in products_around(self.script, call):
+            product = product_of(self.script, outer)
             others = [top for top in product.tops if top is not call]
             if product.number == 1 and not product.bottoms and len(product.tops) == 2:
                 if len(others) == 1 and self._same(others[0], x):
@@ -165,12 +161,12 @@ class _Reader:
 
     def _logistic(self, bracket: cst.BaseExpression, negated: cst.BaseExpression) -> Formula | None:
         """Return the formula of `1 / (1 + exp(-x))` and `x / (1 + exp(-x))`."""
-        inner = self.product(negated)
+        inner = product_of(self.script, negated)
         if inner.number != -1 or len(inner.tops) != 1 or inner.bottoms:
             return None
         x = inner.tops[0]
-        for outer in self._products_around(bracket):
-            product = self.product(outer)
+        for outer in products_around(self.script, bracket):
+            product = product_of(self.script, outer)
             if product.bottoms != [bracket] or product.number != 1:
                 continue
             if not product.tops:
@@ -222,10 +218,10 @@ class _Reader:
         if not isinstance(operand.operator, cst.Add):
             return None
         spread = self._followed(operand.left)
-        outer = next(self._products_around(call), None)
+        outer = next(products_around(self.script, call), None)
         if outer is None or not isinstance(spread, cst.Call):
             return None
-        product = self.product(outer)
+        product = product_of(self.script, outer)
         tops = [top for top in product.tops if top is not call]
         divided = word == "sqrt" and product.bottoms == [call]
         multiplied = word == "rsqrt" and not product.bottoms and call in product.tops
@@ -234,16 +230,11 @@ class _Reader:
         if any(self._is_standardised(top, spread) for top in tops):
             return Formula(outer, _FUNCTIONAL, "layer_norm", tops[0], fixed=False)
         x = self._mean_square_of(spread)
-        if (
-            x is None
-            or not self._is_plain(x)
-            or [self._code(top) for top in tops] != [self._code(x)]
-        ):
+        if x is None or not self._is_plain(x) or len(tops) != 1 or not self._same(tops[0], x):
             return None
         rest = (f"{self.script.code(x)}.shape[-1:]", f"eps={self.script.code(operand.right)}")
-        fixed = self.script.values.numbers.is_number(operand.right) and not isinstance(
-            operand.left, cst.Name
-        )
+        is_number = self.script.values.numbers.is_number
+        fixed = is_number(operand.right) and not isinstance(operand.left, cst.Name)
         return Formula(outer, _FUNCTIONAL, "rms_norm", x, rest, (2, 4), fixed)
 
     def _is_standardised(self, centred: cst.BaseExpression, spread: cst.Call) -> bool:
@@ -259,11 +250,9 @@ class _Reader:
         squares = self._mean_square_of(spread)
         if squares is not None:
             return self._same(self._followed(squares), centred)
-        return self._along_last(spread, "var", x) and self._is_biased(spread)
-
-    def _is_biased(self, call: cst.Call) -> bool:
-        site = self.script.calls.at(call)
-        return site.argument("unbiased").equals(False) or site.argument("correction").equals(0)
+        site = self.script.calls.at(spread)
+        biased = site.argument("unbiased").equals(False) or site.argument("correction").equals(0)
+        return biased and self._along_last(spread, "var", x)
 
     def _along_last(self, node: cst.BaseExpression, word: str, x: cst.BaseExpression) -> bool:
         """Return whether a node is `x.word(-1, keepdim=True)`, as a method or a function."""
@@ -290,7 +279,7 @@ class _Reader:
 
     def _mean_square_of(self, node: cst.BaseExpression) -> cst.BaseExpression | None:
         squares = self._reduced(node, "mean")
-        product = self.product(squares) if squares is not None else _Product()
+        product = product_of(self.script, squares) if squares is not None else Product()
         if len(product.tops) != 2 or product.bottoms or product.number != 1:
             return None
         return product.tops[0] if self._same(product.tops[0], product.tops[1]) else None
@@ -308,7 +297,7 @@ class _Reader:
         if not isinstance(outer, cst.BinaryOperation) or not isinstance(outer.operator, cst.Add):
             return None
         other = outer.right if outer.left is node else outer.left
-        return outer if self.constant(other) == 1 else None
+        return outer if self.script.values.numbers.value(other) == 1 else None
 
     def _applied(self, node: cst.BaseExpression, word: str) -> cst.Call | None:
         """Return the call that applies a function or method to a node and nothing else."""
@@ -319,103 +308,14 @@ class _Reader:
             return None
         return call if made[0] == word and made[1] is node else None
 
-    def _products_around(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-        at: cst.CSTNode = node
-        for _ in range(ASSIGNED):
-            outer = self.script.tree.parent(at)
-            if isinstance(outer, cst.BinaryOperation):
-                if not isinstance(outer.operator, (cst.Multiply, cst.Divide)):
-                    return
-                yield outer
-            elif isinstance(outer, cst.Call) and word_of(outer) == "mul":
-                yield outer
-            elif not isinstance(outer, (cst.Arg, cst.Attribute)):
-                return
-            at = outer
-
-    def product(self, node: cst.BaseExpression) -> _Product:
-        """Return the factors of a product."""
-        number = self.constant(node)
-        if number is not None:
-            return _Product(number)
-        if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
-            inner = self.product(node.expression)
-            return _Product(-inner.number, inner.tops, inner.bottoms)
-        if isinstance(node, cst.BinaryOperation):
-            if isinstance(node.operator, cst.Multiply):
-                return _times(self.product(node.left), self.product(node.right))
-            if isinstance(node.operator, cst.Divide):
-                return _over(self.product(node.left), self.product(node.right))
-            if isinstance(node.operator, cst.Power):
-                return self._power(node, node.left, node.right)
-        if isinstance(node, cst.Call):
-            return self._product_of_call(node)
-        return _Product(1.0, [node])
-
-    def _product_of_call(self, node: cst.Call) -> _Product:
-        plain = [arg.value for arg in node.args]
-        owner = receiver_of(node)
-        if owner is not None and self.script.name(node.func) is None:
-            plain.insert(0, owner)
-        word = word_of(node)
-        if word == "mul" and len(plain) == 2:
-            return _times(self.product(plain[0]), self.product(plain[1]))
-        if word == "pow" and len(plain) == 2:
-            return self._power(node, plain[0], plain[1])
-        if word == "square" and len(plain) == 1:
-            return _Product(1.0, [plain[0], plain[0]])
-        return _Product(1.0, [node])
-
-    def _power(
-        self, node: cst.BaseExpression, base: cst.BaseExpression, exponent: cst.BaseExpression
-    ) -> _Product:
-        times = self.constant(exponent)
-        return _Product(1.0, [base] * int(times)) if times in (2, 3) else _Product(1.0, [node])
-
-    def constant(self, node: cst.BaseExpression, depth: int = 0) -> float | None:
-        """Return the value of a constant: numbers, roots, pi, and names for them."""
-        value = self.script.values.value_of(node)
-        literal = value.literal
-        if isinstance(literal, (int, float)) and not isinstance(literal, bool):
-            return float(literal)
-        found = value.node if value.node is not None else node
-        if depth > ASSIGNED:
-            return None
-        if isinstance(found, (cst.Attribute, cst.Name)):
-            return (
-                math.pi if self.script.name(found) in ("math.pi", "numpy.pi", "torch.pi") else None
-            )
-        if isinstance(found, cst.BinaryOperation):
-            return self._computed(found, depth)
-        if isinstance(found, cst.Call) and len(found.args) >= 1:
-            name = self.script.name(found.func)
-            inner = self.constant(found.args[0].value, depth + 1)
-            if name in _ROOTS and inner is not None and inner >= 0:
-                return math.sqrt(inner)
-            return inner if name in ("torch.tensor", "torch.Tensor") else None
-        return None
-
-    def _computed(self, node: cst.BinaryOperation, depth: int) -> float | None:
-        left = self.constant(node.left, depth + 1)
-        right = self.constant(node.right, depth + 1) if left is not None else None
-        if left is None or right is None:
-            return None
-        if isinstance(node.operator, cst.Multiply):
-            return left * right
-        if isinstance(node.operator, cst.Divide):
-            return left / right if right else None
-        if isinstance(node.operator, cst.Power) and left > 0 and abs(right) < 9:
-            return float(left**right)
-        return None
-
     def _is_multiple(self, node: cst.BaseExpression, x: cst.BaseExpression, by: float) -> bool:
-        product = self.product(node)
+        product = product_of(self.script, node)
         alone = len(product.tops) == 1 and not product.bottoms
         return alone and self._same(product.tops[0], x) and _near(product.number, by)
 
     def _is_cubic(self, node: cst.BaseExpression, x: cst.BaseExpression) -> bool:
         """Return whether a node is `sqrt(2 / pi) * (x + 0.044715 * x ** 3)` or equivalent."""
-        product = self.product(node)
+        product = product_of(self.script, node)
         if not _near(product.number, math.sqrt(2 / math.pi)) or product.bottoms:
             return False
         sums = [top for top in product.tops if isinstance(top, cst.BinaryOperation)]
@@ -426,7 +326,8 @@ class _Reader:
         if not isinstance(total.operator, cst.Add):
             return False
         terms = sorted(
-            (self.product(total.left), self.product(total.right)), key=lambda term: -term.number
+            (product_of(self.script, total.left), product_of(self.script, total.right)),
+            key=lambda term: -term.number,
         )
         if any(not self._same(top, x) for term in terms for top in term.tops):
             return False
@@ -437,40 +338,13 @@ class _Reader:
         return self._code(first) == self._code(second)
 
     def _code(self, node: cst.BaseExpression) -> str:
-        return _bare(self.script.code(node))
+        return "".join(self.script.tree.argument(node).split())
 
     def _is_plain(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression may be evaluated once instead of twice: it calls nothing."""
         called = next(self.script.tree.within(node, cst.Call), None)
-        return called is None and self.constant(node) is None
-
-
-def _bare(code: str) -> str:
-    """Return code without blanks and without outer parentheses."""
-    code = "".join(code.split())
-    while code.startswith("(") and code.endswith(")"):
-        depth = 0
-        for at, sign in enumerate(code):
-            depth += {"(": 1, ")": -1}.get(sign, 0)
-            if not depth and at < len(code) - 1:
-                return code
-        code = code[1:-1]
-    return code
+        return called is None and self.script.values.numbers.value(node) is None
 
 
 def _near(number: float, wanted: float) -> bool:
     return abs(number - wanted) <= _NEAR * wanted
-
-
-def _times(first: _Product, second: _Product) -> _Product:
-    return _Product(
-        first.number * second.number, [*first.tops, *second.tops], [*first.bottoms, *second.bottoms]
-    )
-
-
-def _over(first: _Product, second: _Product) -> _Product:
-    if not second.number:
-        return _Product(math.nan)
-    return _Product(
-        first.number / second.number, [*first.tops, *second.bottoms], [*first.bottoms, *second.tops]
-    )

@@ -9,15 +9,9 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import (
-    ASSIGNED,
-    Binding,
     Frequency,
-    How,
-    Kind,
     Role,
     Script,
-    method_of,
-    receiver_of,
     root_of,
 )
 
@@ -30,18 +24,6 @@ ARRAYS: Final = frozenset(
 _FIRST: Final = re.compile(r"(?:\w*_)?(?:first|start|init|begin)(?:_\w*)?", re.IGNORECASE)
 _FEW: Final = 8
 _PASSING: Final = frozenset("cpu cuda to detach float half double long int numpy clone".split())
-_VIEWS: Final = frozenset(
-    "unsqueeze squeeze view view_as reshape reshape_as permute transpose t flatten unflatten "
-    "expand expand_as detach to cpu float double half long int bool type type_as contiguous "
-    "requires_grad_ movedim swapaxes numpy".split()
-)
-_SLICES: Final = frozenset("narrow select chunk split unbind".split())
-_SAME: Final = frozenset(
-    f"torch.{word}"
-    for word in (
-        "unsqueeze squeeze reshape permute transpose flatten movedim as_tensor from_numpy"
-    ).split()
-)
 _PARTS: Final = re.compile(r"\bself\.\w*(layer|block|stage|level|head|kernel|scale|branch)")
 
 
@@ -60,14 +42,6 @@ class Growth(NamedTuple):
     added: tuple[cst.BaseExpression, ...]
     loop: cst.For | cst.While
     starts_inside: bool
-
-
-class Held(NamedTuple):
-    """The memory that a list keeps alive if it stores a value without copying it."""
-
-    roots: tuple[cst.BaseExpression, ...] = ()
-    sliced: bool = False
-    loaded: bool = False
 
 
 def growths(script: Script) -> Iterator[Growth]:
@@ -301,84 +275,4 @@ def _read_by_callees(script: Script, loop: cst.For | cst.While, text: str) -> bo
         script.code(mention) == text
         for body in script.functions.reached(loop)[1:]
         for mention in script.tree.within(body, cst.Attribute)
-    )
-
-
-# -- what a list keeps alive -----------------------------------------------------
-
-
-def held(script: Script, value: cst.BaseExpression, loop: cst.For | cst.While) -> Held:
-    """Return the memory that storing a value keeps alive: the tensors that it shares it with."""
-    return _held(script, value, loop, ASSIGNED)
-
-
-def _held(script: Script, value: cst.BaseExpression, loop: cst.For | cst.While, depth: int) -> Held:
-    if not depth:
-        return Held((value,))
-    if isinstance(value, cst.Subscript):
-        inner = _held(script, value.value, loop, depth - 1)
-        outside = bool(inner.roots) and not _made_in(script, inner.roots[-1], loop)
-        return Held(inner.roots, inner.sliced or not outside, inner.loaded)
-    if isinstance(value, cst.Attribute):
-        if value.attr.value in ("data", "T", "mT", "real"):
-            return _held(script, value.value, loop, depth - 1)
-        inner = _held(script, value.value, loop, depth - 1)
-        return inner if inner.loaded else Held((value,))
-    if isinstance(value, cst.Call):
-        return _held_by_call(script, value, loop, depth)
-    if not isinstance(value, cst.Name):
-        return Held()
-    found = [_held_by_binding(script, b, loop, depth) for b in script.scopes.reaching(value)]
-    return Held(
-        (*(root for each in found for root in each.roots), value),
-        any(each.sliced for each in found),
-        any(each.loaded for each in found),
-    )
-
-
-def _held_by_call(script: Script, call: cst.Call, loop: cst.For | cst.While, depth: int) -> Held:
-    name = script.name(call.func)
-    if name in _SAME and call.args:
-        return _held(script, call.args[0].value, loop, depth - 1)
-    whole = receiver_of(call, *_VIEWS, *_SLICES) if name is None else None
-    if whole is None:
-        return Held()
-    inner = _held(script, whole, loop, depth - 1)
-    return inner if method_of(call) in _VIEWS else Held(inner.roots, True, inner.loaded)
-
-
-def _held_by_binding(
-    script: Script, binding: Binding, loop: cst.For | cst.While, depth: int
-) -> Held:
-    if not script.tree.inside(binding.node, loop) or binding.value is None:
-        return Held()
-    if binding.how is How.ASSIGN:
-        return _held(script, binding.value, loop, depth - 1)
-    if binding.how is How.UNPACKED:
-        return Held(loaded=isinstance(binding.value, (cst.Name, cst.Subscript)))
-    if binding.how is How.LOOP:
-        source, _ = script.values.iteration.source(binding.value, binding.path)
-        if isinstance(source, cst.Call):
-            return Held((source,))
-        loaded = source is not None and script.kind(source) is Kind.LOADER
-        return Held(sliced=not loaded and binding.node is not loop, loaded=loaded)
-    return Held()
-
-
-def _made_in(script: Script, root: cst.BaseExpression, loop: cst.For | cst.While) -> bool:
-    return not isinstance(root, cst.Name) or any(
-        script.tree.inside(binding.node, loop) for binding in script.scopes.reaching(root)
-    )
-
-
-def written(script: Script, kept: Held, loop: cst.For | cst.While) -> bool:
-    """Return whether a loop may modify in place a tensor that shares memory with a stored value.
-
-    Writes to an attribute, or to a value that a call passes on, may be outside the loop.
-    """
-    if any(isinstance(root, (cst.Attribute, cst.Call)) for root in kept.roots):
-        return True
-    texts = {script.code(root) for root in kept.roots}
-    return bool(texts) and any(
-        script.code(each.tensor) in texts for each in script.values.writes.within(loop)
     )

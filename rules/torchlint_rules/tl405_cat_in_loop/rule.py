@@ -8,7 +8,8 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edit, Edits, Finding, Fix, Rule, Script, Span
-from torchlint_rules.tl405_cat_in_loop.growingtensors import TENSORS, Growth, growths, held, written
+from torchlint_rules.shared.storedmemory import held, written
+from torchlint_rules.tl405_cat_in_loop.growingtensors import TENSORS, Growth, growths
 
 _MANY: Final = 100
 _LONG: Final = frozenset("step steps iter iters iterations batch batches loader".split())

@@ -9,7 +9,8 @@ from dataclasses import replace
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Grad, Kind, Note, Rule, Script
-from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, chain_of, wraps
+from torchlint_rules.shared.rebuilding import moved
+from torchlint_rules.tl701_data_parallel.torchrun.wrap import ObstacleError, wraps
 
 _TORCHRUN = frozenset({
     "torch.nn.parallel.DistributedDataParallel",
@@ -82,7 +83,7 @@ def _called(script: Script, call: cst.Call) -> str:
     source = call.args[0].value if call.args else call
     if isinstance(source, (cst.Name, cst.Attribute)):
         return f"`{script.code(source)}`"
-    assign = script.tree.parent(chain_of(script, call))
+    assign = script.tree.parent(moved(script, call))
     target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
     return f"`{script.code(target)}`" if isinstance(target, cst.Name) else "the network"
 
@@ -100,7 +101,7 @@ def _trains(script: Script) -> bool:
 
 def _infers_only(script: Script, call: cst.Call) -> bool:
     """Return whether a wrapped network only ever runs without gradients."""
-    whole = chain_of(script, call)
+    whole = moved(script, call)
     attribute = script.tree.parent(whole)
     if isinstance(attribute, cst.Attribute) and attribute.attr.value == "eval":
         return True

@@ -31,6 +31,11 @@ def _renamed(module: str, new: str, *old: str) -> dict[str, Deprecated]:
 
 
 _QUANTIZED: Final = Deprecated("use `torchao`, to which it moved", report=True)
+_HF_ADAMW: Final = Deprecated(
+    "Transformers has removed it, and it steps one parameter after the other; use "
+    "`torch.optim.AdamW`, whose `weight_decay` is 0.01 and whose `eps` is 1e-8 if not given",
+    report=True,
+)
 _QUANTIZING: Final = "quantize quantize_dynamic quantize_qat prepare prepare_qat convert".split()
 _FUNCTORCH: Final = "vmap grad grad_and_value vjp jvp jacrev jacfwd hessian functionalize".split()
 _INITIALIZERS: Final = (
@@ -71,6 +76,8 @@ NAMES: Final[dict[str, Deprecated]] = {
         unlike="the parameters have other names in checkpoints written from now on, and code that "
         "reads `weight_g` or `weight_v` fails",
     ),
+    "transformers.AdamW": _HF_ADAMW,
+    "transformers.optimization.AdamW": _HF_ADAMW,
     "torch.chain_matmul": Deprecated("write `torch.linalg.multi_dot([...])`", report=True),
     "torch.range": Deprecated("`torch.arange` stops before its end, by one step", report=True),
     "torch.testing.assert_allclose": Deprecated(

@@ -47,9 +47,9 @@ class Aliases(Part):
     def _called(self, mention: cst.CSTNode) -> cst.Call | None:
         """Return the call of a name, or of an entry of a dictionary with that name."""
         called, holder = mention, self.tree.parent(mention)
-        if isinstance(holder, cst.Subscript) and holder.value is mention:
+        if type(holder) is cst.Subscript and holder.value is mention:
             called, holder = holder, self.tree.parent(holder)
-        return holder if isinstance(holder, cst.Call) and holder.func is called else None
+        return holder if type(holder) is cst.Call and holder.func is called else None
 
     # -- values -------------------------------------------------------------------
 
@@ -73,15 +73,15 @@ class Aliases(Part):
         """Yield a value itself and the expressions that it may be one of."""
         yield node
         yield from choices_of(node)
-        if isinstance(node, cst.Subscript):
+        if type(node) is cst.Subscript:
             yield from self._entries(node.value)
-        elif isinstance(node, cst.Call):
+        elif type(node) is cst.Call:
             table = receiver_of(node, "get")
             if table is not None:
                 yield from self._entries(table)
             elif node.args and self.names.name(node.func) == "functools.partial":
                 yield node.args[0].value
-        elif isinstance(node, (cst.Name, cst.Attribute)):
+        elif type(node) is cst.Name or type(node) is cst.Attribute:
             for binding in self._bindings(node):
                 yield from self.functions.held(binding)
 
@@ -151,15 +151,16 @@ class Aliases(Part):
 
     def _written(self, value: cst.CSTNode) -> Iterator[str]:
         """Yield the words of the values that an expression chooses from."""
-        for choice in choices_of(value):
-            yield from self._written(choice)
-        if isinstance(value, (cst.Name, cst.Attribute)):
+        if type(value) is cst.Name or type(value) is cst.Attribute:
             yield last_word(value)
-        elif isinstance(value, cst.Dict):
+        elif type(value) is cst.Dict:
             yield from (word for each in value.elements for word in self._written(each.value))
-        elif isinstance(value, cst.Subscript):
+        elif type(value) is cst.Subscript:
             yield from self._written(value.value)
-        elif isinstance(value, cst.Call) and value.args and last_word(value.func) == "partial":
+        elif type(value) is cst.Call and value.args and last_word(value.func) == "partial":
             yield from self._written(value.args[0].value)
         elif (table := receiver_of(value, "get")) is not None:
             yield from self._written(table)
+        else:
+            for choice in choices_of(value):
+                yield from self._written(choice)

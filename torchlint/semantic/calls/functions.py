@@ -422,13 +422,14 @@ class Functions:
         """The calls of what may be an instance, or a chain of instances."""
         return [call for call in self.tree.all(cst.Call) if self._holding.may_be(call.func)]
 
+    @cached_method
     def called_unseen(self, function: Definition) -> bool:
         """Return whether code of the project that is not in view may call a function."""
         called = self.tree.view.called_unseen
         if not called:
             return False
         line = [function, *self.tree.ancestors(function)]
-        named = [each for each in line if isinstance(each, cst.FunctionDef | cst.ClassDef)]
+        named = [each for each in line if isinstance(each, (cst.FunctionDef, cst.ClassDef))]
         return Symbol(self.tree.path_of(function), named[-1].name.value) in called
 
     def escapes(self, function: cst.FunctionDef) -> bool:
@@ -595,4 +596,4 @@ def _bases(owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
     """Yield the bases that a class names, both of `Base if TYPE_CHECKING else object`."""
     for base in owner.bases:
         chosen = base.value
-        yield from (chosen.body, chosen.orelse) if isinstance(chosen, cst.IfExp) else (chosen,)
+        yield from (chosen.body, chosen.orelse) if type(chosen) is cst.IfExp else (chosen,)

@@ -45,7 +45,7 @@ class Passing(Part):
 
     def _handing_on(self, call: cst.Call) -> cst.FunctionDef | None:
         """Return the function that hands all that it gets on: `f(*args, **kwargs)`."""
-        if not call.args or not all(arg.star for arg in call.args):
+        if not call.args or not call.args[0].star or not all(arg.star for arg in call.args):
             return None
         function = self.scopes.function(call)
         if function is None:
@@ -64,10 +64,10 @@ class Passing(Part):
         for arg in call.args:
             if arg.keyword is not None and arg.keyword.value == name:
                 return arg.value
-        names = [p.name.value for p in (*function.params.posonly_params, *function.params.params)]
-        if name not in names:
+        place = self._places(function).get(name)
+        if place is None:
             return None
-        index = names.index(name) - self._bound_first(call, function)
+        index = place - self._bound_first(call, function)
         if self._is_partial(call):
             index += 1
         elif (made := self._partial_behind(call.func)) is not None:
@@ -79,6 +79,12 @@ class Passing(Part):
         if not 0 <= index < len(plain) or any(arg.star for arg in plain[: index + 1]):
             return None
         return plain[index].value
+
+    @cached_method
+    def _places(self, function: cst.FunctionDef) -> dict[str, int]:
+        """Return the positions of the parameters that may be passed by position."""
+        parameters = (*function.params.posonly_params, *function.params.params)
+        return {each.name.value: place for place, each in enumerate(parameters)}
 
     @memoized(None)
     def _partial_behind(self, called: cst.CSTNode) -> cst.Call | None:
@@ -103,14 +109,14 @@ class Passing(Part):
     def _bound_first(self, call: cst.Call, function: cst.FunctionDef) -> int:
         """Return how many leading parameters a call binds implicitly (`self`)."""
         owner = self.scopes.scope(function).node
-        if not isinstance(owner, cst.ClassDef):
+        if type(owner) is not cst.ClassDef:
             return 0
         if _STATIC in self.names.marks(function):
             return 0
         method = function.name.value
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value == method:
+        if type(call.func) is cst.Attribute and call.func.attr.value == method:
             named = self.functions.definition(call.func.value)
-            return 0 if isinstance(named, cst.ClassDef) else 1
+            return 0 if type(named) is cst.ClassDef else 1
         return 1
 
     # -- the first parameters of methods -----------------------------------------------

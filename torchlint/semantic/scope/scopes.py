@@ -137,7 +137,7 @@ class Scopes(Blocks):
     def scope(self, node: cst.CSTNode) -> Scope:
         """Return the scope in which a node is evaluated."""
         known, outer = self._around, self.tree.outer
-        at = self.tree.ranks.get(node, 0)
+        at = self.tree.ranks.get(id(node), 0)
         passed = []
         while (found := known[at]) is None:
             passed.append(at)
@@ -306,7 +306,7 @@ class Scopes(Blocks):
         path: tuple[int, ...] = (),
         starred: bool = False,
     ) -> None:
-        if isinstance(target, (cst.Tuple, cst.List)):
+        if type(target) is cst.Tuple or type(target) is cst.List:
             items = value.elements if isinstance(value, (cst.Tuple, cst.List)) else ()
             pairwise = (
                 how is How.ASSIGN

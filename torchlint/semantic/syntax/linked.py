@@ -14,7 +14,7 @@ from torchlint.semantic.syntax.reading import Syntax, read
 from torchlint.semantic.view import Excerpt, LinkedModule, Place
 from torchlint.source import Source
 
-_MOST_READ: Final = 1_024
+_MOST_READ: Final = 512
 """How many excerpts are kept: files of one folder are often checked with the same ones."""
 
 

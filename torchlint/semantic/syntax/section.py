@@ -23,7 +23,6 @@ class Section(Tree):
         self.whole = whole
         self.body = body
         self._by_type: dict[type[cst.CSTNode], list[Any]] = {}
-        self._ranks_of_type = {}
 
     def all(self, kind: type[NodeT]) -> list[NodeT]:
         """Return every node of exactly this type in the section, in source order."""

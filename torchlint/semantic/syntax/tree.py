@@ -85,7 +85,8 @@ def _backwards(kind: type[cst.CSTNode]) -> tuple[Callable[[Any], Any], ...]:
 class Tree:
     """A file and the modules linked to it: the parent, the rank and the span of each node.
 
-    Ranks are numbers in source order. Nodes are hashed slowly, so walks outwards go by rank.
+    Ranks are numbers in source order. Nodes are hashed slowly, so walks outwards go by rank, and
+    the tree, which holds all nodes, knows ranks by `id`.
 
     The nodes of linked modules follow those of the file, in rank and in `source`.
     """
@@ -103,22 +104,23 @@ class Tree:
         """The top-level statements in view."""
         self.nodes: list[cst.CSTNode] = []
         """The nodes, by rank."""
-        self.ranks: dict[cst.CSTNode, int] = {}
-        """The rank of each node; 0 is that of the module of the file."""
+        self.ranks: dict[int, int] = {}
+        """The rank of each node, by its `id`; 0 is that of the module of the file."""
         self.outer: list[int] = []
         """The rank of the parent of each node, by rank; that of a module is negative."""
         self._ends: list[int] = []
         """The rank behind the last node inside each node, by the rank of the node."""
         self._by_type: dict[type[cst.CSTNode], list[Any]] = {}
+        """The nodes of each type that was asked for."""
         self._ranks_of_type: dict[type[cst.CSTNode], list[int]] = {}
-        """The ranks of the nodes of each type that `within` was called for."""
+        """The ranks of the nodes of each type."""
         self._walk()
-        self._starts = [self.ranks[module] for module in self.modules]
+        self._starts = [self.ranks[id(module)] for module in self.modules]
         """The rank of each module."""
 
     def _walk(self) -> None:
         nodes, ranks, outer, ends = self.nodes, self.ranks, self.outer, self._ends
-        by_type, known, no_nodes = self._by_type, _READERS, _NO_NODES
+        by_type, known, no_nodes = self._ranks_of_type, _READERS, _NO_NODES
         begun = [-1]
         stack: list[Any] = [*reversed(self.modules)]
         rank = 0
@@ -128,14 +130,14 @@ class Tree:
                 ends[begun.pop()] = rank
                 continue
             nodes.append(node)
-            ranks[node] = rank
+            ranks[id(node)] = rank
             outer.append(begun[-1])
             ends.append(rank + 1)
             kind = type(node)
             try:
-                by_type[kind].append(node)
+                by_type[kind].append(rank)
             except KeyError:
-                by_type[kind] = [node]
+                by_type[kind] = [rank]
             readers = known[kind] if kind in known else _backwards(kind)
             rank += 1
             if not readers:
@@ -170,7 +172,7 @@ class Tree:
 
     def parent(self, node: cst.CSTNode | None) -> cst.CSTNode | None:
         """Return the node that holds `node`; None for the module, for layout and for None."""
-        rank = self.ranks.get(node, 0) if node is not None else 0
+        rank = self.ranks.get(id(node), 0) if node is not None else 0
         return self.nodes[self.outer[rank]] if self.outer[rank] >= 0 else None
 
     def taker(self, node: cst.CSTNode | None) -> cst.Call | None:
@@ -182,7 +184,7 @@ class Tree:
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield the nodes around `node`, the nearest first, the module last."""
         nodes, outer = self.nodes, self.outer
-        at = outer[self.ranks.get(node, 0)]
+        at = outer[self.ranks.get(id(node), 0)]
         while at >= 0:
             yield nodes[at]
             at = outer[at]
@@ -194,7 +196,7 @@ class Tree:
     def nearest(self, node: cst.CSTNode, kinds: Container[type]) -> cst.CSTNode | None:
         """Return the innermost node around `node` that is of exactly one of some types."""
         nodes, outer = self.nodes, self.outer
-        at = outer[self.ranks.get(node, 0)]
+        at = outer[self.ranks.get(id(node), 0)]
         while at >= 0 and type(nodes[at]) not in kinds:
             at = outer[at]
         return nodes[at] if at >= 0 else None
@@ -203,7 +205,7 @@ class Tree:
         """Return the module that contains a node: that of the file, or a linked one."""
         if not self.texts:
             return self.module
-        rank = self.ranks.get(node, 0)
+        rank = self.ranks.get(id(node), 0)
         return self.modules[bisect_right(self._starts, rank) - 1]
 
     def path_of(self, node: cst.CSTNode) -> str:
@@ -214,7 +216,7 @@ class Tree:
 
     def is_own(self, node: cst.CSTNode) -> bool:
         """Return whether a node is in the file itself, not in a linked module."""
-        return not self.texts or self.module_of(node) is self.module
+        return not self.texts or self.ranks.get(id(node), 0) < self._starts[1]
 
     def place(self, node: cst.CSTNode) -> Place:
         """Return the path and the row of a node in its own file."""
@@ -229,20 +231,24 @@ class Tree:
 
     def order(self, node: cst.CSTNode) -> int:
         """Return the rank of a node in source order."""
-        return self.ranks[node]
+        return self.ranks[id(node)]
 
     def end(self, node: cst.CSTNode) -> int:
         """Return the rank that follows the last node inside `node`."""
-        return self._ends[self.ranks[node]]
+        return self._ends[self.ranks[id(node)]]
 
     def inside(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Return whether `node` is `outer` or stands inside it."""
         order = self.ranks
-        return node is outer or (begin := order[outer]) < order[node] < self._ends[begin]
+        return node is outer or (begin := order[id(outer)]) < order[id(node)] < self._ends[begin]
 
     def all(self, kind: type[NodeT]) -> list[NodeT]:
         """Return every node of exactly this type, in source order."""
-        return self._by_type.get(kind, [])
+        found = self._by_type.get(kind)
+        if found is None:
+            nodes = self.nodes
+            found = self._by_type[kind] = [nodes[at] for at in self._ranks_of_type.get(kind, ())]
+        return found
 
     def spelled(self, word: str) -> Sequence[cst.Name]:
         """Return every name with this spelling, in source order."""
@@ -270,13 +276,10 @@ class Tree:
 
     def within(self, outer: cst.CSTNode, kind: type[NodeT]) -> Iterator[NodeT]:
         """Yield the nodes of exactly this type inside `outer`, in source order."""
-        ranks = self._ranks_of_type.get(kind)
-        if ranks is None:
-            ranks = [self.ranks[node] for node in self._by_type.get(kind, ())]
-            self._ranks_of_type[kind] = ranks
-        low = bisect_left(ranks, self.ranks[outer])
+        ranks = self._ranks_of_type.get(kind, ())
+        low = bisect_left(ranks, self.ranks[id(outer)])
         high = bisect_left(ranks, self.end(outer), low)
-        return iter(self._by_type[kind][low:high] if low < high else ())
+        return iter(self.all(kind)[low:high] if low < high else ())
 
     def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
         """Return the statement (a line of small statements or a compound one) around `node`."""
@@ -333,7 +336,7 @@ class Tree:
 
     def text(self, node: cst.CSTNode) -> str:
         """Return the source text of a node, or its generated code if it is not from the file."""
-        if node not in self.ranks:
+        if id(node) not in self.ranks:
             return self.module.code_for_node(node)
         span = self.span(node)
         return self.source.text[span.start : span.end]
@@ -378,6 +381,15 @@ class Tree:
     def argument(self, node: cst.BaseExpression) -> str:
         """Return the code of an expression like `code`, without any parentheses around it."""
         return _joined(self.text(node), len(node.lpar))
+
+    def is_closed(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression can be an operand of any operator without parentheses."""
+        return isinstance(node, _ATOMS) or bool(node.lpar)
+
+    def operand(self, node: cst.BaseExpression) -> str:
+        """Return the code of an expression as an operand, in parentheses where it needs them."""
+        code = self.code(node)
+        return code if self.is_closed(node) else f"({code})"
 
     def brief(self, node: cst.CSTNode) -> str:
         """Return the code of a node on one line, leaving out the arguments of a long call."""

@@ -108,17 +108,17 @@ class Compiled(ValueAnalysis):
     def _called(self) -> Iterator[Compilation]:
         for call in self.tree.all(cst.Call):
             func = call.func
-            if isinstance(self.tree.parent(call), cst.Decorator):
+            if type(self.tree.parent(call)) is cst.Decorator:
                 continue
             if self.names.name(func) == _COMPILE:
                 given = self.values.argument_node(call, "model", 0)
                 if given is not None and not given.star:
                     yield Compilation(call, call, given.value)
-            elif isinstance(func, (cst.Call, cst.Name)) and call.args:
+            elif (type(func) is cst.Call or type(func) is cst.Name) and call.args:
                 made = self._options(func)
                 if made is not None and not call.args[0].star:
                     yield Compilation(call, made, call.args[0].value)
-            elif isinstance(func, cst.Attribute) and func.attr.value == "compile":
+            elif type(func) is cst.Attribute and func.attr.value == "compile":
                 if self._is_network(func.value, call):
                     yield Compilation(call, call, func.value, in_place=True)
 

@@ -208,7 +208,7 @@ class Intent(LoopAnalysis):
         using = {
             each
             for each in waiting
-            if not self.alone and (inside[each] & own or self._reads_own(each))
+            if not self.alone and (inside[each] & own or self._reads_own(each, inside[each]))
         }
         while True:
             named = {
@@ -228,11 +228,16 @@ class Intent(LoopAnalysis):
             name = owner.name.value
         return name in spelled and (owner is not None or name not in own)
 
-    def _reads_own(self, function: cst.FunctionDef) -> bool:
-        """Return whether a function reads what the file makes: its loader, for one."""
-        return any(
+    def _reads_own(self, function: cst.FunctionDef, spelled: frozenset[str]) -> bool:
+        """Return whether a function, with these words, reads what the file makes: its loader."""
+        return not self._linked.isdisjoint(spelled) and any(
             self.tree.is_own(binding.node)
             for name in self.tree.within(function, cst.Name)
-            if self.scopes.reads(name)
+            if name.value in self._linked and self.scopes.reads(name)
             for binding in self.scopes.reaching(name)
         )
+
+    @cached_property
+    def _linked(self) -> frozenset[str]:
+        """The names that imports give to what other modules in view make."""
+        return frozenset(word for scope in self.scopes.opened() for word in scope.unlinked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -23,6 +24,7 @@ _CUT_NAMES: Final = frozenset({
     "builtins.isinstance", "builtins.print", "builtins.range",
 })  # fmt: skip
 _CUT_PARTS: Final = frozenset("data shape device dtype grad".split())
+_ASKS: Final = frozenset({"requires_grad", "requires_grad_"})
 _LEAVES: Final = frozenset({"torch.nn.Parameter", "torch.autograd.grad"})
 _DRAWS: Final = DRAWN | {"bernoulli", "multinomial"}
 _TIMES: Final = 400
@@ -114,31 +116,34 @@ class Lineage(LoopAnalysis):
             return
         if self.kinds.kind(node) in (Kind.NUMBER, Kind.STRING, Kind.DEVICE):
             return
-        walk.asks = walk.asks or self._asks(node)
+        key = node.value, self.scopes.home(node)
+        walk.asks = walk.asks or key in self._asking
         for binding in self.scopes.reaching(node):
             self._visit_binding(binding, walk)
-        for value in self._written_into(node):
+        for value in self._written.get(key, ()):
             self._visit(value, walk)
 
-    def _written_into(self, node: cst.Name) -> Iterator[cst.BaseExpression]:
-        """Yield what the function around a name writes into it: `found[mask] = value`."""
-        home = self.scopes.home(node)
-        for name in self.tree.spelled(node.value):
-            write = self.values.writes.at(name)
-            target = write.node if write is not None else None
-            line = self.tree.parent(target) if isinstance(target, cst.AssignTarget) else None
-            if isinstance(line, cst.Assign) and self.scopes.home(name) is home:
-                yield line.value
+    @cached_property
+    def _written(self) -> dict[tuple[str, cst.CSTNode], list[cst.BaseExpression]]:
+        """What each function writes into a name: `found[mask] = value`."""
+        found: dict[tuple[str, cst.CSTNode], list[cst.BaseExpression]] = {}
+        tree = self.scopes.tree
+        for line in tree.all(cst.Assign):
+            for target in line.targets:
+                for name in tree.within(target, cst.Name):
+                    write = self.values.writes.at(name)
+                    if write is not None and write.node is target:
+                        key = name.value, self.scopes.home(name)
+                        found.setdefault(key, []).append(line.value)
+        return found
 
-    def _asks(self, node: cst.Name) -> bool:
-        """Return whether the function around a name makes its tensor ask for gradients."""
-        home = self.scopes.home(node)
-        return any(
-            isinstance(holder := self.tree.parent(name), cst.Attribute)
-            and holder.value is name
-            and holder.attr.value in ("requires_grad", "requires_grad_")
-            and self.scopes.home(name) is home
-            for name in self.tree.spelled(node.value)
+    @cached_property
+    def _asking(self) -> frozenset[tuple[str, cst.CSTNode]]:
+        """The names, each with its function, whose tensors are made to ask for gradients."""
+        return frozenset(
+            (each.value.value, self.scopes.home(each))
+            for each in self.scopes.tree.all(cst.Attribute)
+            if type(each.value) is cst.Name and each.attr.value in _ASKS
         )
 
     def _visit_binding(self, binding: Binding, walk: _Walk) -> None:

@@ -14,6 +14,7 @@ from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.training.branches import Branches
@@ -26,6 +27,7 @@ _DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
 _CLOSED: Final = ("builtins.object", "torch.nn.Module", "torch.utils.data.", "abc.ABC")
 _HOOKS: Final = frozenset("forward train state_dict load_state_dict extra_repr".split())
 """Methods of networks that torch calls."""
+_WORK: Final = frozenset({Kind.MODULE, Kind.LOADER})
 _LOOKING: Final = frozenset("builtins.getattr builtins.globals builtins.eval".split())
 
 
@@ -130,7 +132,8 @@ class Purpose(LoopAnalysis):
         owner = self.scopes.class_of(function)
         if function.decorators or (owner is not None and self.functions.bases(owner)):
             return False
-        draws = any(map(self.intent.is_figure, self.tree.within(function, cst.Call)))
+        calls = self.tree.within(function, cst.Call)
+        draws = any(self.intent.is_figure(call) and not self._is_gated(call) for call in calls)
         if not draws or any(
             loop.role in (Role.TRAIN_BATCH, Role.EPOCH) and self.tree.inside(loop.node, function)
             for loop in self.loops.all()
@@ -138,6 +141,19 @@ class Purpose(LoopAnalysis):
             return False
         return not any(
             self._is_repeated(call, CALLERS) for call in self.functions.callers(function)
+        )
+
+    def _is_gated(self, call: cst.Call) -> bool:
+        """Return whether a call in a loop stands behind a test, after which the loop goes on."""
+        loops = [loop.node for loop in self.loops.around(call)]
+        tests = self.tree.tests_around(call) if loops else ()
+        gates = [
+            gate
+            for test in tests
+            if (gate := self.tree.parent(test)) and self.tree.inside(gate, loops[-1])
+        ]
+        return bool(gates) and not any(
+            True for gate in gates for _ in self.tree.within(gate, cst.Break)
         )
 
     def is_never_reached(self, span: Span) -> bool:
@@ -242,9 +258,21 @@ class Purpose(LoopAnalysis):
             return True
         if isinstance(outer, cst.FunctionDef):
             name = outer.name.value
-            return name.startswith("test_") or "smoke" in words(name)
+            if name.startswith("test_"):
+                return not any(map(self._is_handed_work, self.functions.callers(outer)))
+            return "smoke" in words(name)
         bases = self.functions.bases(outer)
         return any(base.startswith("unittest.") or base.endswith("TestCase") for base in bases)
+
+    def _is_handed_work(self, call: cst.Call) -> bool:
+        """Return whether the program itself, not a test, runs a function on a network or data.
+
+        So do the methods of an object that trains, and the loop over the epochs.
+        """
+        given = {self.kinds.kind(arg.value) for arg in call.args}
+        works = not given.isdisjoint(_WORK) or dotted(call.func).startswith("self.")
+        repeated = any(loop.role is Role.EPOCH for loop in self.loops.around(call))
+        return (works or repeated) and not self.is_test(call)
 
     def is_evaluated_once(self, span: Span) -> bool:
         """Return whether code runs in an evaluation that no loop repeats, or makes its loader.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
@@ -19,6 +20,11 @@ _LOADS: Final = frozenset("load restore resume pretrained".split())
 _MAKES: Final = frozenset("from_pretrained load_from_checkpoint".split())
 _OTHERS: Final = frozenset({Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER})
 _OF_THIS_RUN: Final = ".state_dict("
+_RESUME: Final = re.compile("resum", re.IGNORECASE)
+_FILE: Final = re.compile(r"[^'\"]*\.\w+(?=['\"])")
+"""A text that ends like the name of a file."""
+_FILLED: Final = re.compile(r"\{[^{}]*\}|%\w")
+"""What is written into a text: `{epoch}`."""
 
 
 class SavedWeights(Analysis):
@@ -75,7 +81,8 @@ class SavedWeights(Analysis):
     def _is_from_this_run(self, call: cst.Call) -> bool:
         """Return whether a state is that of an optimizer, or was saved by the program itself.
 
-        A checkpoint that has the state of an optimizer, too, resumes a run.
+        A checkpoint that has the state of an optimizer, too, resumes a run, and so does one that
+        is read only where a run goes on.
         """
         func = cst.ensure_type(call.func, cst.Attribute)
         if self.networks.kinds.kind(func.value) in _OTHERS:
@@ -84,6 +91,9 @@ class SavedWeights(Analysis):
         if given is None:
             return False
         if _OF_THIS_RUN in self.networks.origins.values.code_of(given):
+            return True
+        tests = map(self.tree.code, self.tree.tests_around(call))
+        if self._saves and any(map(_RESUME.search, tests)):
             return True
         held: cst.BaseExpression | None = _root(given)
         if isinstance(held, cst.Name):
@@ -108,26 +118,40 @@ class SavedWeights(Analysis):
         return frozenset(found)
 
     @cached_property
+    def _saves(self) -> list[cst.Call]:
+        """The calls that save anything."""
+        calls = self.tree.all(cst.Call)
+        return [call for call in calls if self.names.name(call.func) == "torch.save"]
+
+    @cached_property
     def _saved(self) -> frozenset[Binding | str]:
         """What holds the paths to which the program saves."""
-        calls = self.tree.all(cst.Call)
-        saves = (call for call in calls if self.names.name(call.func) == "torch.save")
-        return frozenset(path for call in saves for path in self._path(call, 1))
+        return frozenset(path for call in self._saves for path in self._path(call, 1))
 
     def _path(self, call: cst.Call, position: int) -> frozenset[Binding | str]:
-        """Return what holds the path that a call gets: local bindings, else a name of the program.
+        """Return what holds the path that a call gets, and the names of the files it may be.
 
-        Modules import each other's constants under the same name.
+        A path is in local bindings, else in a name of the program: modules import each other's
+        constants under the same name.
         """
         given = [arg.value for arg in call.args if arg.keyword is None]
-        if position >= len(given) or not dotted(given[position]):
+        if position >= len(given):
             return frozenset()
+        path = given[position]
+        files = map(self._file, self.networks.origins.of(path).values)
         local = [
             each
-            for each in self.functions.bindings(given[position])
+            for each in self.functions.bindings(path)
             if each.how is not How.IMPORT and self.scopes.function(each.node) is not None
         ]
-        return frozenset(local or (dotted(given[position]),))
+        held = (*(local or (dotted(path),)), *files)
+        return frozenset(each for each in held if each != "")
+
+    def _file(self, path: cst.BaseExpression) -> str:
+        """Return the end of a path that is written out, with gaps for what is not."""
+        found = _FILE.findall(self.tree.code(path))
+        name = _FILLED.sub("{}", found[-1]).lstrip("{}./") if found else ""
+        return name if any(map(str.isalpha, name.rpartition(".")[0])) else ""
 
     def _given(self, call: cst.Call) -> Iterator[Root]:
         """Yield the networks that a function out of sight gets to load weights into."""

@@ -30,7 +30,7 @@ class ValueFacts(KnownValues):
         self.arrays = Arrays(self)
         self.numbers = PlainNumbers(self)
         self.attentions = Attentions(self, self.numbers)
-        self.scores = Scores(self)
+        self.scores = Scores(self, self.numbers)
         self.options = Options(self)
         self.precision = Precision(self, vocabulary, self.options)
         self.autocasting = Autocasting(self, self.precision)

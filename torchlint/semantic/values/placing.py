@@ -52,7 +52,7 @@ Used = tuple[object, str]
 def used(functions: Functions, node: cst.CSTNode) -> Used:
     """Return what tells one name or attribute from others that are spelled alike."""
     scopes = functions.scopes
-    if isinstance(node, cst.Name):
+    if type(node) is cst.Name:
         return scopes.lookup(node.value, scopes.scope(node)), node.value
     return None, dotted(node)
 

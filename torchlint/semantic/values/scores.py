@@ -11,9 +11,9 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.attention import Attention, ScoreMask
-from torchlint.semantic.values.known import ValueAnalysis
+from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.plain_numbers import PlainNumbers
 
-_INFINITE: Final = frozenset({"torch.inf", "math.inf", "numpy.inf", "numpy.Inf"})
 _PADDING: Final = -1e4
 _SHAPED: Final = frozenset(
     "view reshape unsqueeze bool to cuda byte type expand repeat contiguous float long int".split()
@@ -24,6 +24,10 @@ _BOUNDED: Final = ("tril", "triu")
 
 class Scores(ValueAnalysis):
     """Interprets the scale and the masks of an attention."""
+
+    def __init__(self, values: KnownValues, numbers: PlainNumbers) -> None:
+        super().__init__(values)
+        self.numbers = numbers
 
     # -- scale ----------------------------------------------------------------
 
@@ -66,37 +70,8 @@ class Scores(ValueAnalysis):
 
     def lowest(self, mask: ScoreMask) -> float | None:
         """Return the fill value of a mask if it reduces scores to zero, else None."""
-        found = self._number(mask.fill) if mask.fill is not None else None
+        found = self.numbers.value(mask.fill) if mask.fill is not None else None
         return found if found is not None and found <= _PADDING else None
-
-    def _number(self, node: cst.BaseExpression) -> float | None:
-        value = self.values.value_of(node)
-        literal = value.literal
-        if isinstance(literal, (int, float)) and not isinstance(literal, bool):
-            return float(literal)
-        found = value.node if value.node is not None else node
-        if isinstance(found, cst.UnaryOperation) and isinstance(found.operator, cst.Minus):
-            inner = self._number(found.expression)
-            return -inner if inner is not None else None
-        if isinstance(found, (cst.Name, cst.Attribute)):
-            if self.names.name(found) in _INFINITE:
-                return float("inf")
-            return self._bound_of_dtype(found)
-        if isinstance(found, cst.Call) and self.names.name(found.func) == "builtins.float":
-            text = self.values.value_of(found.args[0].value).literal if found.args else None
-            try:
-                return float(text) if isinstance(text, (str, int, float)) else None
-            except ValueError:
-                return None
-        return None
-
-    def _bound_of_dtype(self, node: cst.Name | cst.Attribute) -> float | None:
-        """Read `torch.finfo(scores.dtype).min`."""
-        if not isinstance(node, cst.Attribute) or not isinstance(node.value, cst.Call):
-            return None
-        if self.names.name(node.value.func) != "torch.finfo":
-            return None
-        return {"min": -3e38, "max": 3e38}.get(node.attr.value)
 
     def leaves_past(self, mask: ScoreMask) -> bool:
         """Return whether a mask is causal: it keeps exactly the lower triangle."""
@@ -211,7 +186,7 @@ class Scores(ValueAnalysis):
         return square and self._is_lowest(fill.value)
 
     def _is_lowest(self, node: cst.BaseExpression) -> bool:
-        found = self._number(node)
+        found = self.numbers.value(node)
         return found is not None and found <= -1e9
 
     @memoized("")

@@ -9,7 +9,8 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Binding, How, Kind, Script, method_of, receiver_of
-from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape
+from torchlint_rules.tl701_data_parallel.torchrun.shape import Shape
+from torchlint_rules.tl701_data_parallel.torchrun.wrap import ObstacleError
 
 _CLOCKS: Final = ("time.", "datetime.")
 _SEEDS: Final = {

@@ -10,7 +10,7 @@ import libcst as cst
 
 from torchlint.api import Edit
 from torchlint_rules.tl701_data_parallel.torchrun.edits import Writer
-from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError
+from torchlint_rules.tl701_data_parallel.torchrun.wrap import ObstacleError
 
 _MODULES: Final = ("os", "sys", "torch")
 _VARIABLES: Final = (

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Edit, Script, Span, method_of
-from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError
+from torchlint_rules.tl701_data_parallel.torchrun.wrap import ObstacleError
 
 _WRITES: Final = frozenset({
     "torch.save", "torchvision.utils.save_image", "numpy.save", "numpy.savez", "numpy.savetxt",

@@ -13,14 +13,10 @@ from torchlint_rules.tl701_data_parallel.torchrun.edits import Writer, merged
 from torchlint_rules.tl701_data_parallel.torchrun.frame import Frame
 from torchlint_rules.tl701_data_parallel.torchrun.output import guarded, muted_bars
 from torchlint_rules.tl701_data_parallel.torchrun.saved import refuse_stored_wrappers
-from torchlint_rules.tl701_data_parallel.torchrun.shape import (
-    DATA_PARALLEL,
-    ObstacleError,
-    shape_of,
-)
+from torchlint_rules.tl701_data_parallel.torchrun.shape import shape_of
+from torchlint_rules.tl701_data_parallel.torchrun.wrap import DATA_PARALLEL, ObstacleError
 
 _OWN_NAMES: Final = frozenset("DISTRIBUTED RANK LOCAL_RANK WORLD_SIZE on_gpu".split())
-_ATOMS: Final = (cst.Name, cst.Attribute, cst.Integer, cst.Call, cst.Subscript)
 _LOOSE: Final = (cst.IfExp, cst.Lambda, cst.NamedExpr)
 _BY_NUMBER: Final = "a GPU is chosen by number"
 
@@ -127,9 +123,7 @@ class _Rewriter(Writer):
             made = script.code(dataset) if flat else script.tree.text(dataset)
             self.before(self.shape.loader_line, f"{named} = {made}")
             self.edits += rewrite.replace(dataset, named)
-        code = script.code(size)
-        code = code if isinstance(size, _ATOMS) or size.lpar else f"({code})"
-        self.edits += rewrite.replace(size, f"{code} // WORLD_SIZE")
+        self.edits += rewrite.replace(size, f"{script.tree.operand(size)} // WORLD_SIZE")
         options = [named, "WORLD_SIZE", "RANK"]
         if shuffle is None:
             options.append("shuffle=False")

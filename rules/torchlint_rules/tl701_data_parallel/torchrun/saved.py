@@ -7,7 +7,8 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Script
-from torchlint_rules.tl701_data_parallel.torchrun.shape import ObstacleError, Shape
+from torchlint_rules.tl701_data_parallel.torchrun.shape import Shape
+from torchlint_rules.tl701_data_parallel.torchrun.wrap import ObstacleError
 
 _STORED: Final = "it would store the wrapper, which plain Python cannot load"
 _STORES: Final = frozenset(

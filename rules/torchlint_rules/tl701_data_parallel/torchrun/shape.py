@@ -9,12 +9,14 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import How, Kind, Loop, Role, Script, Start, State, method_of, receiver_of
+from torchlint_rules.tl701_data_parallel.torchrun.wrap import (
+    DATA_PARALLEL,
+    ObstacleError,
+    Wrap,
+    assigned,
+    wrap_of,
+)
 
-DATA_PARALLEL: Final = "torch.nn.DataParallel"
-_MOVES: Final = frozenset({"to", "cuda"})
-_ALL_GPUS: Final = (
-    "None", "range(torch.cuda.device_count())", "list(range(torch.cuda.device_count()))",
-)  # fmt: skip
 _ENDS: Final = ("sys.exit", "builtins.exit", "builtins.quit")
 _REFUSED: Final = {
     "torch.multiprocessing.spawn": "the script starts processes of its own",
@@ -33,40 +35,6 @@ _MODULE_API: Final = frozenset(
     "bfloat16 zero_grad requires_grad_ apply training forward share_memory type no_sync "
     "register_forward_hook device_ids".split()
 )
-
-
-class ObstacleError(Exception):
-    """The first line of a script that the rewrite does not support."""
-
-    def __init__(self, node: cst.CSTNode, why: str) -> None:
-        super().__init__(why)
-        self.node = node
-        self.why = why
-
-    def told(self, script: Script) -> str:
-        """Return the line, with its file if that is another one, and the reason."""
-        place = script.tree.place(self.node)
-        line = f"line {place.row}" if script.tree.is_own(self.node) else f"{place}"
-        code = script.code(self.node).strip().splitlines()[0]
-        short = code if len(code) <= 48 else f"{code[:45]}..."
-        return f"{line}, `{short}`: {self.why}"
-
-
-class Wrap(NamedTuple):
-    """The statement that wraps a network: `model = nn.DataParallel(model).cuda()`."""
-
-    call: cst.Call
-    whole: cst.BaseExpression
-    """The call with the `.cuda()` or `.to(device)` chained to it."""
-    target: cst.Name
-    statement: cst.SimpleStatementLine
-    condition: cst.If | None
-    """The `if` that wraps the network only where there are several GPUs."""
-
-    @property
-    def source(self) -> cst.BaseExpression:
-        """The wrapped network."""
-        return self.call.args[0].value
 
 
 class LoaderArguments(NamedTuple):
@@ -102,22 +70,6 @@ class Shape(NamedTuple):
         return node.value in names
 
 
-def wraps(script: Script) -> list[cst.Call]:
-    """Return the calls that wrap a network in `DataParallel`."""
-    return [site.node for site in script.calls.of(DATA_PARALLEL)]
-
-
-def chain_of(script: Script, call: cst.Call) -> cst.BaseExpression:
-    """Return a call with the chained methods that return the same network."""
-    whole: cst.BaseExpression = call
-    while True:
-        attribute = script.tree.parent(whole)
-        outer = script.tree.parent(attribute) if isinstance(attribute, cst.Attribute) else None
-        if not isinstance(outer, cst.Call) or method_of(outer) not in _MOVES:
-            return whole
-        whole = outer
-
-
 def shape_of(script: Script, call: cst.Call) -> Shape:
     """Return the form of a script around one wrapping; raises `ObstacleError`."""
     return _Reader(script).shape(call)
@@ -132,7 +84,7 @@ class _Reader:
         owner = self.script.scopes.class_of(call)
         if owner is not None:
             raise ObstacleError(owner, "the network is wrapped in a class")
-        wrap = self._wrap(call)
+        wrap = wrap_of(self.script, call)
         entry = self.script.program.entry(call)
         if entry is None:
             place = self.script.scopes.function(call) or call
@@ -147,65 +99,6 @@ class _Reader:
         self._refuse_losses(shape)
         self._refuse_batch_size(shape)
         return shape
-
-    # -- the wrap -------------------------------------------------------------
-
-    def _wrap(self, call: cst.Call) -> Wrap:
-        script = self.script
-        others = [other for other in wraps(script) if other is not call]
-        if others:
-            raise ObstacleError(others[0], "several networks are wrapped")
-        if not call.args or call.args[0].star or call.args[0].keyword is not None:
-            raise ObstacleError(call, "what is wrapped is not spelled out")
-        self._refuse_device_ids(call)
-        whole = chain_of(script, call)
-        target, statement = self._assigned(call, whole, "the wrapped network")
-        return Wrap(call, whole, target, statement, self._condition(call, statement))
-
-    def _condition(self, call: cst.Call, statement: cst.CSTNode) -> cst.If | None:
-        """Return the one `if` that decides whether to wrap, None if nothing does."""
-        tree, found = self.script.tree, None
-        entry = self.script.program.entry(call)
-        for outer in tree.ancestors(statement):
-            if isinstance(outer, cst.FunctionDef) or (entry and outer is entry.block):
-                break
-            if isinstance(outer, (cst.For, cst.While, cst.Try, cst.With)):
-                raise ObstacleError(call, "it stands in a loop, class, `try` or `with`")
-            if isinstance(outer, (cst.If, cst.Else)):
-                if found is not None or isinstance(outer, cst.Else):
-                    raise ObstacleError(call, "several conditions decide whether to wrap")
-                found = outer
-        if found is not None and isinstance(tree.parent(found), cst.If):
-            raise ObstacleError(call, "several conditions decide whether to wrap")
-        return found
-
-    def _assigned(
-        self, call: cst.Call, value: cst.BaseExpression, what: str
-    ) -> tuple[cst.Name, cst.SimpleStatementLine]:
-        """Return the only name that a value is assigned to, and the line that does it."""
-        assign, line = self.script.tree.parent(value), self.script.tree.statement(call)
-        if (
-            not isinstance(assign, cst.Assign)
-            or assign.value is not value
-            or len(assign.targets) != 1
-            or not isinstance(assign.targets[0].target, cst.Name)
-            or not isinstance(line, cst.SimpleStatementLine)
-            or not self.script.edits.stands_alone(line)
-        ):
-            raise ObstacleError(call, f"{what} is not assigned to a plain name")
-        return assign.targets[0].target, line
-
-    def _refuse_device_ids(self, call: cst.Call) -> None:
-        site = self.script.calls.at(call)
-        if site.has_splat:
-            raise ObstacleError(call, "its arguments are not spelled out")
-        for name in ("output_device", "dim"):
-            given = site.given(name)
-            if given is not None:
-                raise ObstacleError(given, f"`{name}` has no counterpart")
-        ids = site.given("device_ids")
-        if ids and self.script.values.code_of(ids.value).replace(" ", "") not in _ALL_GPUS:
-            raise ObstacleError(ids, "GPUs are chosen by number")
 
     def _refuse_calls(self) -> None:
         for site in self.script.calls.of(*_REFUSED):
@@ -254,7 +147,7 @@ class _Reader:
         loader = script.program.loader_call(loop.loader)
         if loader is None:
             raise ObstacleError(loop.loader, "it is not one DataLoader made in this file")
-        name, line = self._assigned(loader, loader, "the training loader")
+        name, line = assigned(self.script, loader, loader, "the training loader")
         if next(script.loops.around(loader), None) is not None:
             raise ObstacleError(loader, "the training loader is made in a loop")
         if script.program.entry(loader) is None:
