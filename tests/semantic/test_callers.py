@@ -170,6 +170,97 @@ def test_a_call_on_the_base_class_itself_runs_no_override() -> None:
     assert _callers(script, "step") == [["Base().step()"], []]
 
 
+TEMPLATE = """
+    class Base:
+        def fit(self, batch): return self.step(batch)
+        def step(self, batch): return batch
+        def forward(self, x): return x
+    class Sub(Base):
+        {fit}
+        def step(self, batch): return self(batch)
+"""
+OWN_FIT = "def fit(self, batch): return self.step(batch + 1)"
+
+
+@pytest.mark.parametrize(
+    ("fit", "callers"),
+    [
+        ("", ["self.step(batch)"]),
+        (OWN_FIT, ["self.step(batch + 1)"]),
+        ("def fit(self, batch): return super().fit(batch)", ["self.step(batch)"]),
+        ("def fit(self, batch): return Base.fit(self, batch)", ["self.step(batch)"]),
+    ],
+)
+def test_a_method_is_called_by_what_runs_for_its_class(fit: str, callers: list[str]) -> None:
+    script = _script(TEMPLATE.format(fit=fit))
+    assert _callers(script, "step")[1] == callers
+
+
+def test_an_heir_that_keeps_the_template_runs_what_it_inherits() -> None:
+    heir = "    class Heir(Sub):\n        def other(self): return 0\n"
+    kept = "    class Kept(Sub):\n        def fit(self, batch): return Base.fit(self, batch)\n"
+    script = _script(TEMPLATE.format(fit=OWN_FIT) + heir + kept)
+    assert sorted(_callers(script, "step")[1]) == ["self.step(batch + 1)", "self.step(batch)"]
+
+
+def test_a_mixin_overrides_what_the_template_of_another_base_calls() -> None:
+    script = _script("""
+        class Base:
+            def fit(self, batch): return self.step(batch)
+            def step(self, batch): return batch
+        class Mixin:
+            def step(self, batch): return 0
+        class Both(Mixin, Base): pass
+    """)
+    assert _callers(script, "step")[1] == ["self.step(batch)"]
+
+
+def test_what_all_objects_override_calls_nothing_that_something_else_calls() -> None:
+    script = _script("""
+        class Loss:
+            def forward(self, x): return x
+        class Base:
+            def __init__(self, loss): self.loss = loss
+            def step(self, batch): return self.loss(batch)
+        class Sub(Base):
+            def step(self, batch): return self.loss(batch + 1)
+        Sub(Loss())
+    """)
+    assert _callers(script, "forward") == [["self.loss(batch + 1)"]]
+
+
+def test_an_inherited_forward_is_called_on_objects_of_a_subclass() -> None:
+    script = _script(TEMPLATE.format(fit=""))
+    assert _callers(script, "forward") == [["self(batch)"]]
+
+
+def test_a_base_that_is_called_runs_the_forward_of_its_subclasses() -> None:
+    script = _script("""
+        class Base:
+            def fit(self, batch): return self(batch)
+        class Sub(Base):
+            def forward(self, x): return x
+    """)
+    assert _callers(script, "forward") == [["self(batch)"]]
+
+
+@pytest.mark.parametrize(
+    ("returned", "callers"),
+    [("Net(), 3", ["net(1)"]), ("3, Net()", []), ("*found, Net()", []), ("found", [])],
+)
+def test_an_object_is_known_beside_what_a_function_returns_with_it(
+    returned: str, callers: list[str]
+) -> None:
+    script = _script(f"""
+        class Net:
+            def forward(self, x): return x
+        def build(found): return {returned}
+        net, other = build([])
+        net(1)
+    """)
+    assert _callers(script, "forward") == [callers]
+
+
 def test_what_a_function_out_of_sight_makes_is_no_instance() -> None:
     script = _script(textwrap.dedent(TWO_CLASSES) + "net = build()\nnet(1)\n")
     assert _callers(script, "forward") == [[], []]

@@ -39,7 +39,7 @@ _RUNS: Final = (_COMPILE, "torch.no_grad", "torch.inference_mode")
 _STEPS_UP: Final = 2
 """How many steps up to callers."""
 _STEPS_DOWN: Final = 3
-"""How many steps down to what is called, in the last one only to classes: parts of blocks."""
+"""How many steps down to what is called, in the last one only to blocks and what loads."""
 
 _HEAD: Final = re.compile(r"^class\s+\w+\s*\((?P<bases>[^)]*)\)", re.MULTILINE)
 _TABLE: Final = re.compile(r"\w+\s*(?::[^=\n]*)?=\s*(?:[\[{(]|dict\()")
@@ -224,7 +224,7 @@ class _Selection:
                 places = (each for symbol in used for each in self.graph.definitions(symbol))
                 following = [each for each in dict.fromkeys(places) if self._may_lend(each)]
                 if below is levels[-1]:
-                    following = [each for each in following if self._is_class(each)]
+                    following = [each for each in following if self._is_told_late(each)]
                 ranked = sorted(following, key=self._order)
                 below += (each for each in ranked if self._is_for(last, each) and self._take(each))
         self._add_further_calls()
@@ -238,6 +238,10 @@ class _Selection:
                 if taken.kind is Kind.ASSIGNMENT and not line.binds and not line.trains:
                     if line.kind is Kind.CODE and line.uses <= {*taken.binds}:
                         self._take(each)
+
+    def _is_told_late(self, place: Place) -> bool:
+        """Return whether a definition is taken in the last step: a class, or one that loads."""
+        return self._is_class(place) or self.graph.definition(place).trains
 
     def _is_class(self, place: Place) -> bool:
         return self.graph.definition(place).kind is Kind.CLASS

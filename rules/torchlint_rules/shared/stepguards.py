@@ -9,7 +9,6 @@ import libcst as cst
 
 from torchlint.api import (
     CALLERS,
-    Frequency,
     Loop,
     Rate,
     Role,
@@ -45,7 +44,7 @@ def step_guards(script: Script) -> Iterator[StepGuard]:
     for holder in holders:
         asked = _asked(script, holder.test) or _tested(script, holder)
         loop = script.loops.batch_loop(holder) if asked is not None else None
-        if asked is None or script.loops.frequency(holder) is not Frequency.EVERY_PASS:
+        if asked is None or not script.loops.each_step(holder):
             continue
         if not (_is_in_step(script, holder, CALLERS) if loop is None else _trains(script, loop)):
             continue
@@ -73,11 +72,12 @@ def _is_in_step(script: Script, node: cst.CSTNode, depth: int) -> bool:
         return False
     if script.loops.rate(function) is Rate.STEP or script.loops.step_functions.makes(function):
         return True
-    for call in script.functions.callers(function):
+    calls = script.functions.callers(function)
+    for call in calls:
         loop = script.loops.batch_loop(call)
         if _is_in_step(script, call, depth - 1) if loop is None else _trains(script, loop):
             return True
-    return False
+    return not calls and script.loops.each_step(node)
 
 
 def _counts(node: cst.BinaryOperation) -> bool:

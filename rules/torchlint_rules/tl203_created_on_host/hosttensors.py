@@ -161,4 +161,7 @@ def _could_be_made(script: Script, site: CallSite, factory: Factory) -> bool:
     args = site.node.args
     if factory.word == "normal":
         return bool(args) and all(script.kind(arg.value) is not Kind.TENSOR for arg in args)
-    return not factory.like or (bool(args) and bool(script.loaders.parts.of(args[0].value)))
+    if not factory.like or not args:
+        return not factory.like
+    like = args[0].value
+    return script.values.placement.on_host(like) or bool(script.loaders.parts.of(like))

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Grad, Kind, Note, Rule, Script, Step
+from torchlint.api import Duty, Finding, Fix, Grad, Kind, Note, Rule, Script, Step
 from torchlint_rules.shared.cuda import in_environment, may_be_cuda, runs_tiny
 from torchlint_rules.tl301_full_precision_training.devicenames import visible_device
 from torchlint_rules.tl301_full_precision_training.trainers import (
@@ -101,6 +101,8 @@ def _is_plain(script: Script, step: Step) -> bool:
     if home is not None and home.name.value.startswith("test_"):
         return False
     if not script.loops.steps.is_alone(step) or not script.loops.steps.updates(step):
+        return False
+    if script.loops.is_done(step.backward, Duty.PRECISION):
         return False
     if runs_tiny(script, step) or script.loops.steps.run_on_host(step):
         return False

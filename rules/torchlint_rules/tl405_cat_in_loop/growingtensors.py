@@ -24,6 +24,9 @@ ARRAYS: Final = frozenset(
 _FIRST: Final = re.compile(r"(?:\w*_)?(?:first|start|init|begin)(?:_\w*)?", re.IGNORECASE)
 _FEW: Final = 8
 _PASSING: Final = frozenset("cpu cuda to detach float half double long int numpy clone".split())
+_UPDATE: Final = "update"
+_METRIC: Final = ("compute", "reset")
+"""The methods that a class has beside `update` if it is a metric."""
 _PARTS: Final = re.compile(r"\bself\.\w*(layer|block|stage|level|head|kernel|scale|branch)")
 
 
@@ -50,6 +53,24 @@ def growths(script: Script) -> Iterator[Growth]:
         found = _growth(script, site.node, site.name or "")
         if found is not None:
             yield found
+
+
+def growing_states(script: Script) -> Iterator[tuple[cst.Assign, cst.Call]]:
+    """Yield the assignments that append to what a metric keeps, in each of its updates."""
+    for site in script.calls.of(*TENSORS, *ARRAYS):
+        assign, function = _assigned(script, site.node), script.scopes.function(site.node)
+        owner = script.scopes.class_of(site.node)
+        if assign is None or function is None or owner is None or function.name.value != _UPDATE:
+            continue
+        if any(script.functions.method(owner, each) is None for each in _METRIC):
+            continue
+        text = script.code(assign.targets[0].target)
+        parts = [script.code(part) for part in _parts(site.node, site.name or "")]
+        branches = [each for each in script.tree.ancestors(assign) if isinstance(each, cst.If)]
+        inside = (each for each in branches if script.tree.inside(each, function))
+        if text.startswith("self.") and parts.count(text) == 1 < len(parts):
+            if all(_tells_first(script, each.test, text) for each in inside):
+                yield assign, site.node
 
 
 def _growth(script: Script, call: cst.Call, function: str) -> Growth | None:

@@ -9,7 +9,12 @@ import libcst as cst
 
 from torchlint.api import Edit, Edits, Finding, Fix, Rule, Script, Span
 from torchlint_rules.shared.storedmemory import held, written
-from torchlint_rules.tl405_cat_in_loop.growingtensors import TENSORS, Growth, growths
+from torchlint_rules.tl405_cat_in_loop.growingtensors import (
+    TENSORS,
+    Growth,
+    growing_states,
+    growths,
+)
 
 _MANY: Final = 100
 _LONG: Final = frozenset("step steps iter iters iterations batch batches loader".split())
@@ -36,6 +41,12 @@ class CatInLoop(Rule):
             )
             fix = _fix(script, growth, found)
             yield Finding(self.code, script.span(growth.node), message, fix)
+        for assign, call in growing_states(script):
+            message = (
+                f"every `update` copies all of `{script.code(assign.targets[0].target)}`: collect "
+                f"the parts in a list and `{script.code(call.func)}` them in `compute`"
+            )
+            yield Finding(self.code, script.span(assign), message)
 
 
 def _is_hot(script: Script, growth: Growth) -> bool:

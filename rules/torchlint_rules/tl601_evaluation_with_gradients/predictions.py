@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.api import Grad, GraphUse, Mode, Role, Script
 
 _MADE: Final = frozenset("torch.zeros torch.ones torch.rand torch.randn torch.empty".split())
+_INFERS: Final = ("infer", "inference")
 _PREDICTS: Final = frozenset("predict predicts infer inference".split())
 
 
@@ -44,7 +45,7 @@ def _only_applies(script: Script, function: cst.FunctionDef, calls: list[cst.Cal
     if use is GraphUse.ESCAPED:
         callers = script.functions.callers(function)
         if not callers:
-            return _predicts_in_eval(script, function)
+            return _predicts_in_eval(script, function) or _is_inference(script, function)
         played = all(_is_played(script, call) for call in callers)
         return played and all(map(script.evaluations.escapes.is_dropped, calls))
     if use is not GraphUse.DROPPED or not _is_run(script, function):
@@ -98,6 +99,19 @@ def _is_tried(script: Script, call: cst.Call) -> bool:
         isinstance(made := script.values.value_of(arg.value).node, cst.Call)
         and script.name(made.func) in _MADE
         for arg in call.args
+    )
+
+
+def _is_inference(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether a method of a network is, by its name, its inference."""
+    owner = script.scopes.class_of(function)
+    if owner is None or script.names.words(function.name.value)[0] not in _INFERS:
+        return False
+    calls = script.whole.functions.named_like(function)
+    return script.functions.method(owner, "forward") is not None and all(
+        script.whole.values.gradients.grad(call) is Grad.ON
+        and script.whole.evaluations.escapes.use_of(call) is not GraphUse.TRAINED
+        for call in calls
     )
 
 

@@ -69,6 +69,16 @@ class Aliases(Part):
                 found.update(dict.fromkeys(self.named(each)))
         return tuple(found)
 
+    @memoized(())
+    def surely_held(self, node: cst.CSTNode) -> tuple[cst.FunctionDef, ...]:
+        """Return the functions in view that calling a value runs, none if it may run another."""
+        named = self.functions.definition(node)
+        if isinstance(named, cst.FunctionDef):
+            return (named,)
+        _, *sources = self._sources(node)
+        found = [self.surely_held(each) for each in sources]
+        return tuple(dict.fromkeys(each for inner in found for each in inner)) if all(found) else ()
+
     def _sources(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield a value itself and the expressions that it may be one of."""
         yield node

@@ -55,10 +55,7 @@ class Classes(Part):
         if not self._instances.may_be(node):
             return ()
         owners = dict.fromkeys(each for value in self._chained(node) for each in self.of(value))
-        found = (
-            self.functions.method(owner, "forward") or self.functions.method(owner, "__call__")
-            for owner in owners
-        )
+        found = (self.functions.called_object(owner) for owner in owners)
         return tuple(dict.fromkeys(each for each in found if each is not None))
 
     def _chained(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import libcst as cst
 
@@ -13,11 +13,12 @@ from torchlint.semantic.calls.aliases import Aliases
 from torchlint.semantic.calls.annotations import acts, named_types
 from torchlint.semantic.calls.classes import Classes
 from torchlint.semantic.calls.hyperparameters import kept_parameters
-from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, Instances
+from torchlint.semantic.calls.instances import SAME, WRAPPERS, Instances
 from torchlint.semantic.calls.overriding import Overriding
 from torchlint.semantic.calls.part import Part
 from torchlint.semantic.calls.passing import Passing
 from torchlint.semantic.calls.switches import Switches
+from torchlint.semantic.calls.unpacking import Unpacking
 from torchlint.semantic.scope.limits import CALLED, REACHED
 from torchlint.semantic.scope.memo import AnswerIndex, Memo, memoized
 from torchlint.semantic.scope.names import Names
@@ -49,6 +50,7 @@ class Functions:
         self._holding = Instances(tree, scopes, names)
         self._overriding = Overriding(self)
         self._passing = Passing(self)
+        self._unpacking = Unpacking(self)
         self.switches = Switches(self)
         self.owner_of_self = self._passing.owner_of_self
         """Return the class of a `self` parameter, None for any other parameter."""
@@ -57,6 +59,8 @@ class Functions:
         self.passed = self._passing.passed
         """Return the expression that a call passes for a parameter, None if it passes none."""
         self._aliases = Aliases(self)
+        self.surely_held = self._aliases.surely_held
+        """Return the functions in view that calling a value runs, none if it may run another."""
         self._classes = Classes(self._aliases, self._holding)
         self.classes_of = self._classes.of
         """Return the classes in view of which a value may be an instance."""
@@ -225,7 +229,7 @@ class Functions:
             elif binding.how is How.PARAMETER and type(binding.node) is cst.Param:
                 found |= self._instances_given(binding.node)
             elif binding.how is How.UNPACKED and len(binding.path) == 1:
-                found.add(self._prepared(value, binding.path[0]))
+                found.add(self._unpacking.instance(value, binding.path[0]))
             else:
                 return None
         return found.pop() if len(found) == 1 else None
@@ -238,17 +242,6 @@ class Functions:
         declared = [*named_types(parameter.annotation.annotation)]
         owner = self.definition(declared[0]) if len(declared) == 1 else None
         return {owner if type(owner) is cst.ClassDef and acts(self.tree, owner) else None}
-
-    def _prepared(self, call: cst.BaseExpression | None, position: int) -> cst.ClassDef | None:
-        """Look through `net, optimizer = accelerator.prepare(net, optimizer)`."""
-        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
-            return None
-        plain = all(not arg.star and arg.keyword is None for arg in call.args)
-        if call.func.attr.value not in PREPARING or self.definition(call.func) is not None:
-            return None
-        if not plain or position >= len(call.args):
-            return None
-        return self.instance_of(call.args[position].value)
 
     def bindings(self, node: cst.CSTNode | None) -> tuple[Binding, ...]:
         """Return the bindings of a name or an attribute, none for other nodes."""
@@ -365,41 +358,39 @@ class Functions:
         found, aliased = list(self._find_callers(function)), list(self._aliases.calls(function))
         if aliased:
             found = [each for each in found if not self._is_partial(each)]
-        return tuple(dict.fromkeys((*found, *aliased)))
+        calls = dict.fromkeys((*found, *aliased))
+        return tuple(call for call in calls if not self._overriding.is_replaced(call)) or (*calls,)
 
     def _find_callers(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         name = function.name.value
         owner = self.scopes.scope(function).node
         if isinstance(owner, cst.ClassDef) and name == "__init__":
             for made in self._overriding.inheriting(function, owner):
-                for mention in self.mentions(made.name.value):
-                    call = self.tree.parent(mention)
-                    if isinstance(call, cst.Call) and call.func is mention:
-                        if self._may_name(mention, made):
-                            yield call
+                yield from self.makings(made)
             if not self._overriding.is_base(owner):
                 return
         if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
-            for called in self._called_values.with_answer(owner):
-                yield cast("cst.Call", self.tree.parent(called))
             for call in self._calls_of_values:
-                if function in self._classes.run(call.func):
+                if function in (*self._classes.run(call.func), *self._overriding.chosen(call)):
                     yield call
         for mention in self._run_by(name).with_answer(function):
             run = self._run_through(mention)
             if run is not None:
                 yield run
         if isinstance(owner, cst.ClassDef) and name != "__init__":
-            yield from self._overriding.calls_of_base(function, owner)
             for mention in self.mentions(name):
-                call = self.tree.parent(mention)
-                if isinstance(call, cst.Call) and function in self._overriding.chosen(call):
-                    yield call
+                holder = self.tree.parent(mention)
+                if isinstance(holder, cst.Call) and function in self._overriding.chosen(holder):
+                    yield holder
 
-    def _may_name(self, mention: cst.CSTNode, owner: cst.ClassDef) -> bool:
-        """Return whether a name may be that of a class: in another module it must be imported."""
-        near = self.tree.module_of(mention) is self.tree.module_of(owner)
-        return near or self.definition(mention) is owner
+    def makings(self, owner: cst.ClassDef) -> Iterator[cst.Call]:
+        """Yield the calls that make an object of a class: in another module it is imported."""
+        for mention in self.mentions(owner.name.value):
+            call = self.tree.parent(mention)
+            if isinstance(call, cst.Call) and call.func is mention:
+                near = self.tree.module_of(mention) is self.tree.module_of(owner)
+                if near or self.definition(mention) is owner:
+                    yield call
 
     def _run_through(self, mention: cst.CSTNode) -> cst.Call | None:
         """Return the call that runs what a name refers to, or the `functools.partial` around it."""
@@ -411,11 +402,6 @@ class Functions:
 
     def _is_partial(self, call: cst.Call) -> bool:
         return self.names.name(call.func) == "functools.partial"
-
-    @cached_property
-    def _called_values(self) -> AnswerIndex[cst.CSTNode, cst.ClassDef | None]:
-        """The called expressions that may be instances, grouped by their class."""
-        return AnswerIndex(self._instances, (call.func for call in self._calls_of_values))
 
     @cached_property
     def _calls_of_values(self) -> list[cst.Call]:
@@ -543,8 +529,10 @@ class Functions:
         if found is not None:
             return found if type(found) is cst.FunctionDef else None
         owner = self.instance_of(value)
-        if owner is None:
-            return None
+        return None if owner is None else self.called_object(owner)
+
+    def called_object(self, owner: cst.ClassDef) -> cst.FunctionDef | None:
+        """Return the function in view that calling an object of a class runs."""
         return self.method(owner, "forward") or self.method(owner, "__call__")
 
     def callees(self, call: cst.Call) -> tuple[cst.FunctionDef, ...]:

@@ -34,10 +34,17 @@ _BASES: Final = (
     (re.compile(r"mm(?:cv|engine|det|seg|pose|cls|pretrain|action|edit|agic)\d?d?\.(?:\w+\.)*"
                 r"Base(?:Module|Model|Detector|Segmentor|Classifier|Recognizer)"),
      "openmmlab", "runner module"),
+    (re.compile(r"\.?speechbrain\.(?:\w+\.)*Brain"), "speechbrain", "brain"),
 )  # fmt: skip
 """The base classes whose methods a framework calls, each with what its instances are."""
 _HOOKS: Final = {
     "runner module": {Rate.STEP: "train_step", Rate.EVALUATION_STEP: "val_step test_step"},
+    "brain": {
+        Rate.STEP: "fit_batch on_fit_batch_start on_fit_batch_end optimizers_step",
+        Rate.EVALUATION_STEP: "evaluate_batch",
+        Rate.EPOCH: "on_stage_start on_stage_end",
+        Rate.ONCE: "init_optimizers make_dataloader on_fit_start on_evaluate_start",
+    },
     "trainer": {
         Rate.STEP: "training_step compute_loss _prepare_inputs get_batch_samples",
         Rate.EVALUATION_STEP: "prediction_step",

@@ -199,7 +199,7 @@ class Instances:
                         yield _Flow(source, last_word(each.target.value))
 
     def _returned(self) -> Iterator[_Flow]:
-        """Yield the flows from what functions return to their calls."""
+        """Yield the flows from what functions return, alone or in a tuple, to their calls."""
         for line in self.tree.all(cst.Return):
             function = self.scopes.function(line)
             if function is not None:
@@ -219,11 +219,11 @@ class Instances:
         if binding.how in _GIVEN or binding.how is How.LOOP:
             return binding.value
         call = binding.value
-        if type(call) is not cst.Call or not binding.path or binding.how is not How.UNPACKED:
+        if type(call) is not cst.Call or len(binding.path) != 1 or binding.how is not How.UNPACKED:
             return None
         func, position = call.func, binding.path[0]
         if type(func) is not cst.Attribute or func.attr.value not in PREPARING:
-            return None
+            return call
         return call.args[position].value if position < len(call.args) else None
 
     def _given(self) -> Iterator[_Flow]:
@@ -262,15 +262,32 @@ class Instances:
         found: dict[str, _Taker] = {}
         for function in self.tree.all(cst.FunctionDef):
             word, owner = function.name.value, self.scopes.scope(function).node
+            words = [word, _SURE] if word in _CALLED else [word]
             if word == "__init__" and type(owner) is cst.ClassDef:
-                word = owner.name.value
+                words += self._heirs(owner.name.value)
             bound = int(type(owner) is cst.ClassDef)
-            for called in (word, _SURE) if word in _CALLED else (word,):
+            for called in words:
                 taker = found.setdefault(called, {})
                 parameters = (*function.params.posonly_params, *function.params.params)
                 for index, each in enumerate(parameters):
                     for place in range(index - bound, index + 1):
                         taker.setdefault(place, set()).add(each.name.value)
+        return found
+
+    def _heirs(self, word: str) -> list[str]:
+        """Return the name of a class, and those of the classes that derive from it."""
+        found = [word]
+        for each in found:
+            found += [heir for heir in self._derived.get(each, ()) if heir not in found]
+        return found
+
+    @cached_property
+    def _derived(self) -> dict[str, list[str]]:
+        """The names of the classes that derive from one of a name."""
+        found: dict[str, list[str]] = {}
+        for owner in self.tree.all(cst.ClassDef):
+            for base in owner.bases:
+                found.setdefault(last_word(base.value), []).append(owner.name.value)
         return found
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.calls.part import Part
 
 _ABSTRACT: Final = "abstractmethod"
@@ -36,6 +37,20 @@ class Overriding(Part):
             if self.functions.method(each, method.name.value) is method:
                 yield each
 
+    def is_replaced(self, call: cst.Call) -> bool:
+        """Return whether a call stands in a method that all objects made in view override."""
+        function = self.scopes.function(call)
+        owner = None if function is None else self.scopes.scope(function).node
+        if function is None or not isinstance(owner, cst.ClassDef):
+            return False
+        heirs = self._subclasses.get(owner, ())
+        made = [each for each in (owner, *heirs) if self._is_made(each)] if heirs else []
+        return bool(made) and not any(self._runs(function, each) for each in made)
+
+    @cached_method
+    def _is_made(self, owner: cst.ClassDef) -> bool:
+        return any(True for _ in self.functions.makings(owner))
+
     def only(self, method: cst.FunctionDef, owner: cst.ClassDef) -> cst.FunctionDef:
         """Return the one override of an abstract method in view, or the method itself."""
         found = self.possible(method, owner)
@@ -53,40 +68,59 @@ class Overriding(Part):
         ]
         return tuple(dict.fromkeys(found)) or (method,)
 
+    @cached_method
     def chosen(self, call: cst.Call) -> tuple[cst.FunctionDef, ...]:
         """Return the methods that a call may run of classes that only the program tells.
 
         A name holds an object of one of several, or a class leaves a method to its subclasses.
         """
         func = call.func
-        if type(func) is not cst.Attribute:
-            return ()
-        owners = self.functions.classes_of(func.value)
-        if len(owners) == 1 and type(func.value) is cst.Name:
-            owners = tuple(self._subclasses.get(owners[0], ()))
-        methods = [self.functions.method(each, func.attr.value) for each in owners]
-        return tuple(each for each in dict.fromkeys(methods) if each is not None)
+        found = [self.functions.called_object(each) for each in self._owners(func)]
+        if type(func) is cst.Attribute:
+            named = self._owners(func.value)
+            found += [self.functions.method(each, func.attr.value) for each in named]
+        return tuple(each for each in dict.fromkeys(found) if each is not None)
 
-    def calls_of_base(self, function: cst.FunctionDef, owner: cst.ClassDef) -> Iterator[cst.Call]:
-        """Yield the calls of an overridden method on what may be an instance of its override."""
-        for base in self.functions.lineage(owner)[1:] if owner.bases else ():
-            method = self.functions.method(base, function.name.value)
-            if method is not None:
-                yield from (
-                    call for call in self.functions.callers(method) if self._may_be_of(call, base)
-                )
-                return
+    def _owners(self, node: cst.BaseExpression) -> tuple[cst.ClassDef, ...]:
+        """Return the classes of which an object may be one, beside the one it is known to be of."""
+        one = self.functions.instance_of(node)
+        if one is None:
+            return self.functions.classes_of(node)
+        heirs = self._subclasses.get(one, ())
+        return tuple(each for each in heirs if self._may_be_of(node, each))
 
-    def _may_be_of(self, call: cst.Call, base: cst.ClassDef) -> bool:
-        """Return whether a call is made on a parameter (`self`, or one declared as a base)."""
-        receiver = call.func.value if isinstance(call.func, cst.Attribute) else None
-        if isinstance(receiver, cst.Attribute):
+    def _may_be_of(self, node: cst.BaseExpression, heir: cst.ClassDef) -> bool:
+        """Return whether an object of a known class comes from outside, and may be of an heir."""
+        receiver: cst.BaseExpression | None = node
+        if type(receiver) is cst.Attribute:
             held = self.functions.bindings(receiver)
             receiver = held[0].value if len(held) == 1 else None
-        if not isinstance(receiver, cst.Name):
-            return False
-        given = all(isinstance(each.node, cst.Param) for each in self.scopes.reaching(receiver))
-        return given and self.functions.instance_of(receiver) in self.functions.lineage(base)
+        given = [each.parameter for each in self.functions.bindings(receiver)]
+        return bool(given) and all(
+            each is not None and self._may_run_for(each, heir) for each in given
+        )
+
+    def _may_run_for(self, parameter: cst.Param, heir: cst.ClassDef) -> bool:
+        """Return whether a parameter, if it is a method's `self`, may be an object of a class."""
+        if self.functions.owner_of_self(parameter) is None:
+            return True
+        method = self.tree.parent(self.tree.parent(parameter))
+        assert isinstance(method, cst.FunctionDef)
+        return self._runs(method, heir)
+
+    @cached_method
+    def _runs(self, method: cst.FunctionDef, owner: cst.ClassDef) -> bool:
+        """Return whether a class has a method of its line, or calls it by `super()`."""
+        word = method.name.value
+        if self.functions.method(owner, word) is method:
+            return True
+        lineage = self.functions.lineage(owner)
+        return any(
+            self.scopes.class_of(mention) in lineage
+            and not self.functions.is_self(mention.value)
+            and self.functions.definition(mention) is method
+            for mention in self.functions.attributes(word)
+        )
 
 
 def _is_abstract(function: cst.FunctionDef) -> bool:

@@ -139,9 +139,11 @@ class Loader(CallSite):
 
     @property
     def takes_one_batch(self) -> bool:
-        """Whether only a batch or two are ever taken."""
+        """Whether only a batch or two are ever taken, or a few in a loop that trains nothing."""
         return self.takes_one_batch_a_pass and not any(
-            True for place in self.passes for _ in self._loaders.loops.around(place)
+            around.role is not Role.OTHER
+            for place in self.passes
+            for around in self._loaders.loops.around(place)
         )
 
     @property

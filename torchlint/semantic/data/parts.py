@@ -227,11 +227,9 @@ class Parts(ValueAnalysis):
             return self._follow(node.args[0].value, (None, *steps[1:]), depth)
         if name == "torch.autograd.Variable" and node.args:
             return self._follow(node.args[0].value, steps, depth)
-        callee = self.functions.definition(node.func)
-        if isinstance(callee, cst.FunctionDef):
-            if self.functions.is_generator(callee):
-                return self._of_generator(callee, steps, depth)
-            return self._of_all(self.functions.returns(callee), steps, depth)
+        functions = self.functions.surely_held(node.func)
+        if functions:
+            return _joined(self._of_result(each, steps, depth) for each in functions)
         if name is not None or not isinstance(node.func, cst.Attribute):
             return None
         method = node.func.attr.value
@@ -244,6 +242,12 @@ class Parts(ValueAnalysis):
         if method in _VIEWS:
             return self._follow(node.func.value, steps, depth)
         return None
+
+    def _of_result(self, function: cst.FunctionDef, steps: Steps, depth: int) -> list[Part] | None:
+        """Follow what a function returns or yields."""
+        if self.functions.is_generator(function):
+            return self._of_generator(function, steps, depth)
+        return self._of_all(self.functions.returns(function), steps, depth)
 
     def _of_next(self, node: cst.Call, steps: Steps, depth: int) -> list[Part] | None:
         source, path = self.iteration.source(node)

@@ -14,6 +14,7 @@ from torchlint.semantic.loops.loops import LoopNode, Loops, Role
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
@@ -30,6 +31,8 @@ _OF_LANGUAGE: Final = frozenset(
     "inputs_embeds past_key_values past_key_value attention_mask position_ids".split()
 )
 """Arguments that only the passes of language models take."""
+_NAMED: Final = frozenset("sample samples sampling generate decode ddim translate".split())
+_NETWORKS: Final = frozenset("model net network unet denoiser".split())
 _EMBEDS: Final = "get_input_embeddings"
 
 
@@ -72,10 +75,22 @@ class Generation(LoopAnalysis):
         ]
 
     def is_sampling(self, span: Span) -> bool:
-        """Return whether code is part of a loop in which a network samples, or of one inside."""
-        return any(
-            self.only_samples(each) for each in self._loop_nodes if self.tree.holds(each, span)
-        )
+        """Return whether code is part of a loop in which a network samples, or of its function."""
+        if any(self.only_samples(each) for each in self._loop_nodes if self.tree.holds(each, span)):
+            return True
+        function = self._inner(self._functions_around(span))
+        return isinstance(function, cst.FunctionDef) and self._is_named_for(function)
+
+    @memoized(False)
+    def _is_named_for(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function runs a network in a loop, and is named for what it draws."""
+        if _NAMED.isdisjoint(words(function.name.value)):
+            return False
+        around = [each for each in self._loop_nodes if self.tree.inside(each, function)]
+        if not around or any(self.loops.loop(each).role is not Role.OTHER for each in around):
+            return False
+        given = (param.name.value for param in function.params.params)
+        return self.loops.runs_module(function.body) or not _NETWORKS.isdisjoint(given)
 
     @property
     def _loop_nodes(self) -> list[LoopNode]:

@@ -393,7 +393,7 @@ class Loops(ValueAnalysis):
         func = call.func
         if self.has_other_arrays(call) or _makes_tokens(call):
             return None
-        if isinstance(func, cst.Attribute) and func.attr.value in ("forward", "module"):
+        if isinstance(func, cst.Attribute) and self._names_pass(func):
             if self.kinds.kind(func.value) is Kind.MODULE:
                 return func.value
         if isinstance(func, cst.Attribute) and func.attr.value == _PREDICTS and len(call.args) > 1:
@@ -402,6 +402,13 @@ class Loops(ValueAnalysis):
         if found is Kind.MODULE and self.functions.definition(func) is None:
             return (isinstance(func, cst.Name) and self._run_by_criterion(call)) or func
         return self._run_by_criterion(call) if found is Kind.CRITERION else None
+
+    def _names_pass(self, func: cst.Attribute) -> bool:
+        """Return whether a method is a forward pass, by its name if it is not in view."""
+        word = func.attr.value
+        if word in ("forward", "module"):
+            return True
+        return word.endswith("_forward") and self.functions.definition(func) is None
 
     def has_other_arrays(self, call: cst.Call) -> bool:
         """Return whether a call stands in code that computes with arrays of another library."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
@@ -65,6 +66,8 @@ _WRAPPERS: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
 })  # fmt: skip
 _PLAIN: Final = ("builtins.object", "object")
+_WITHOUT_NETWORKS: Final = ("builtins", "torch", "numpy")
+_OF_CLASS: Final = "builtins.classmethod"
 _SWITCHES: Final = ("eval", "train")
 _REMEMBERED: Final = 20_000
 
@@ -126,7 +129,9 @@ class Modes(LoopAnalysis):
             return self.depends_on_mode(call.func.value)
         made = self.functions.definition(call.func)
         if isinstance(made, (cst.FunctionDef, cst.ClassDef)):
-            return self._of_definition(made)
+            makes_own = _OF_CLASS in self.names.marks(made)
+            owner = self.scopes.class_of(made) if makes_own else None
+            return self._of_definition(owner or made)
         if name is None or not name.startswith("torch.nn."):
             return None
         if any(arg.star for arg in call.args):
@@ -207,8 +212,9 @@ class Modes(LoopAnalysis):
             return True
         if name.startswith(".") and self._is_kept(call):  # of the project, but out of view
             return True
-        imported = not name.startswith(("builtins.", "torch.", "numpy.", "math."))
-        return imported and last[:1].isupper()
+        package = name.partition(".")[0]
+        is_known = package in _WITHOUT_NETWORKS or package in sys.stdlib_module_names
+        return not is_known and last[:1].isupper()
 
     def _is_kept(self, call: cst.Call) -> bool:
         """Return whether a network keeps the result of a call: `self.down = block(3)`."""

@@ -30,13 +30,14 @@ class Duty(Enum):
 
 
 _ALL: Final = frozenset("transformers lightning fastai".split())
+_LOOPS: Final = _ALL | {"ignite", "openmmlab", "speechbrain"}
 _DONE: Final = {
     Duty.PLACING: _ALL | {"fabric", "accelerate"},
-    Duty.PRECISION: _ALL | {"fabric", "accelerate", "deepspeed", "ignite", "openmmlab"},
-    Duty.CLEARING: _ALL | {"deepspeed", "ignite", "openmmlab"},
-    Duty.DIVIDING: _ALL | {"accelerate", "deepspeed", "ignite", "openmmlab"},
-    Duty.MODES: _ALL | {"ignite", "openmmlab"},
-    Duty.SHARDING: _ALL | {"fabric", "accelerate", "deepspeed", "ignite", "openmmlab"},
+    Duty.PRECISION: _LOOPS | {"fabric", "accelerate", "deepspeed"},
+    Duty.CLEARING: _LOOPS | {"deepspeed"},
+    Duty.DIVIDING: _LOOPS | {"accelerate", "deepspeed"},
+    Duty.MODES: _LOOPS,
+    Duty.SHARDING: _LOOPS | {"fabric", "accelerate", "deepspeed"},
 }
 """The frameworks that do each duty themselves, or may do it."""
 BY_HAND: Final = (Duty.CLEARING, Duty.DIVIDING)

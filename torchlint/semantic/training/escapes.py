@@ -32,8 +32,9 @@ _CUT: Final = frozenset(
 _CUT_NAMES: Final = frozenset({
     "builtins.float", "builtins.int", "builtins.len", "builtins.str", "builtins.print",
     "builtins.round", "builtins.bool", "builtins.isinstance", "torch.argmax", "torch.multinomial",
-    "torch.eq",
-    "math.exp", "math.sqrt", "math.log",
+    "torch.eq", "torch.tensor", "torch.Tensor", "torch.FloatTensor", "torch.LongTensor",
+    "torch.zeros_like", "torch.ones_like", "torch.full_like", "torch.empty_like",
+    "torch.rand_like", "torch.randn_like", "numpy.array", "math.exp", "math.sqrt", "math.log",
 })  # fmt: skip
 _CALL: Final = "__call__"
 _FILLS: Final = frozenset("append extend add update insert add_ copy_ put".split())

@@ -19,6 +19,8 @@ from torchlint.semantic.values.kinds import Kinds
 from torchlint.semantic.values.values import State, Values
 
 _ACCELERATOR: Final = re.compile(r"(?:cuda|gpu|xpu|mps|hpu|npu)(?::\d+)?(?:\b|$)")
+_AUTOCASTING: Final = frozenset({"torch.cuda.amp.custom_fwd", "torch.cuda.amp.custom_bwd"})
+"""Decorators of what runs on a GPU."""
 _ACCELERATOR_CALLS: Final = (
     "torch.accelerator.",
     "torch.xpu.",
@@ -89,6 +91,9 @@ class Devices(Analysis):
 
     def _looks_accelerated(self) -> bool:
         if self.framework in _PLACING:
+            return True
+        marked = (each for each in self.tree.all(cst.FunctionDef) if each.decorators)
+        if any(not _AUTOCASTING.isdisjoint(self.names.marks(each)) for each in marked):
             return True
         for call in self.tree.all(cst.Call):
             func = call.func

@@ -271,13 +271,14 @@ class Origins(Analysis):
                 elif _fits(arg.keyword.value, steps[0]):
                     self._follow(arg.value, steps[1:], search)
             return
-        function = self.functions.definition(node.func)
-        if isinstance(function, cst.FunctionDef):
+        functions = self.functions.surely_held(node.func)
+        for function in functions:
             if self.functions.is_generator(function):
                 search.lost = True
                 return
             for returned in self.functions.returns(function):
                 self._follow(returned, steps, search)
+        if functions:
             return
         if self._follow_method(node, plain, steps, search):
             return
