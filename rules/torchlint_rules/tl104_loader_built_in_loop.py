@@ -103,7 +103,9 @@ def _remade(
 ) -> tuple[Loop, tuple[cst.Call, ...], Invariance] | None:
     """Return the epoch loop that rebuilds a loader, and the calls that lead to it."""
     for loop, runs in ways(script, loader.node, CALLERS):
-        if loop not in epochs or is_rare(script, runs[0] if runs else loader.node, loop):
+        place = runs[0] if runs else loader.node
+        end = _end_of_pass(script, place, loop)
+        if (loop not in epochs and end is None) or is_rare(script, end or place, loop):
             continue
         found = min(
             (script.loops.invariances.of(arg.value, loop.node, runs) for arg in loader.node.args),
@@ -112,6 +114,21 @@ def _remade(
         if found is not Invariance.CHANGING:
             return loop, runs, found
     return None
+
+
+def _end_of_pass(script: Script, node: cst.CSTNode, loop: Loop) -> cst.CSTNode | None:
+    """Return the `try` around a node that a training loop runs when it has drawn all batches."""
+    return next(
+        (
+            script.tree.parent(outer)
+            for outer in script.tree.ancestors(node)
+            if isinstance(outer, cst.ExceptHandler)
+            and outer.type is not None
+            and script.name(outer.type) == "builtins.StopIteration"
+            and loop.role is Role.TRAIN_BATCH
+        ),
+        None,
+    )
 
 
 # -- the fix ------------------------------------------------------------------

@@ -12,7 +12,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Definition
 from torchlint.semantic.training.networks import Networks, Root, Roots
 from torchlint.semantic.training.widths import Widths
-from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kind import Kind, is_module_class
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _MOST: Final = 300_000
@@ -92,12 +92,16 @@ class Sizes(ValueAnalysis):
 
     def _is_in_view(self, root: Root) -> bool:
         """Return whether no code out of view makes a network, as `torch.hub.load(…)` does."""
-        return all(
-            isinstance(maker, cst.ClassDef)
-            or self.functions.definition(maker.func) is not None
-            or (self.names.name(maker.func) or "").startswith("torch.nn.")
-            for maker in self._makers(root)
-        )
+        return all(map(self._is_made_here, self._makers(root)))
+
+    def _is_made_here(self, maker: cst.Call | cst.ClassDef) -> bool:
+        """Return whether no layers come from a class or a function of a library."""
+        made = self.functions.definition(maker.func) if isinstance(maker, cst.Call) else maker
+        if isinstance(made, cst.ClassDef):
+            bases = self.functions.bases(made)
+            return all(base.startswith("torch.") or not is_module_class(base) for base in bases)
+        name = self.names.name(maker.func) if isinstance(maker, cst.Call) else None
+        return made is not None or (name or "").startswith("torch.nn.")
 
     def _are_tiny(self, roots: Roots, most: int = _MOST) -> bool:
         return 0 < sum(map(self._weights, roots)) <= most
