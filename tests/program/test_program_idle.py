@@ -12,6 +12,7 @@ from torchlint.program.index import Index
 NET = "class Net: pass\nclass Old: pass\n"
 USE = "from net import Net\nNet()\n"
 COPY = "from net import Net\nclass Train:\n    def run(self): Net()\n"
+LOOKS = "import whole\nwhole.__dict__[kind]()\n"
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,7 @@ COPY = "from net import Net\nclass Train:\n    def run(self): Net()\n"
         ({"net.py": NET.replace("class Old", "@kept\nclass Old"), "train.py": USE}, ""),
         ({"net.py": NET, "train.py": USE, "old.py": "print Old()\n"}, ""),
         ({"net.py": NET, "train.py": "import net\ngetattr(net, kind)()\n"}, ""),
+        ({"net.py": NET, "whole.py": COPY, "train.py": LOOKS}, "Old"),
         ({"net.py": NET, "train.py": "import net\nnet.Net()\n"}, "Old"),
         ({"net.py": NET, "train.py": "from net import *\nglobals()[kind]()\n"}, ""),
         ({"net.py": NET, "train.py": USE + "importlib.import_module(kind)\n"}, ""),

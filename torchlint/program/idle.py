@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from torchlint.caching import cached_method
 from torchlint.program.graph import Graph, Place
 from torchlint.program.imports import folder_of
 from torchlint.program.outline import Definition, Kind, Outline
@@ -60,7 +61,7 @@ class Idle:
             return True
         if self.graph.looks_modules_up():
             return True
-        if any(self._looks_up(user, path) for user in (path, *self.graph.importers(path))):
+        if self._is_looked_up(path):
             return True
         if self.graph.importers(path) and not self._is_executed(path):
             return True
@@ -70,6 +71,11 @@ class Idle:
         """Return whether a module is in a package that is installed."""
         folder = folder_of(path)
         return self.graph.is_installed and self.graph.outline(f"{folder}{_INIT}") is not None
+
+    @cached_method
+    def _is_looked_up(self, path: str) -> bool:
+        """Return whether a module or one that imports it may take names that it does not spell."""
+        return any(self._looks_up(user, path) for user in (path, *self.graph.importers(path)))
 
     def _looks_up(self, user: str, path: str) -> bool:
         """Return whether a module may take names of another that it does not spell."""
@@ -116,7 +122,7 @@ class Idle:
         definition = self.graph.definition(place)
         if definition.kind not in _DEFINED:
             return self._is_executed(place.path)
-        if definition.decorated:
+        if definition.decorated or self._is_looked_up(place.path):
             return True
         return any(
             self._is_handed_on(symbol)

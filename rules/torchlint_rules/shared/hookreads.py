@@ -32,6 +32,8 @@ _DRAWS: Final = "prog_bar"
 _PRINT: Final = "builtins.print"
 _TENSORS: Final = (Kind.TENSOR, Kind.UNKNOWN)
 """Unknown is what a detached value is, where nothing shows what computed it."""
+_TENSOR: Final = "torch.tensor"
+_HOLDERS: Final = (cst.DictElement, cst.Dict, cst.Element, cst.Tuple, cst.List, cst.Arg)
 _SHARES: Final = "read as well: keep this on the device, too"
 
 
@@ -146,7 +148,8 @@ def _is_idle(script: Script, function: cst.FunctionDef, read: Reading, kept: Kep
         return not named_large(script, read.tensor, held)
     if held is not None or script.readings.is_logged(read.node):
         return _is_loss(script, read.tensor) or script.kind(read.tensor) in _TENSORS
-    return _is_loss(script, read.tensor) and _is_output(script, read)
+    computed = _is_loss(script, read.tensor) or script.kind(read.tensor) in TENSORS
+    return computed and _is_output(script, read)
 
 
 def _outlives(script: Script, function: cst.FunctionDef, kept: Kept) -> bool:
@@ -177,9 +180,16 @@ def _is_output(script: Script, read: Reading) -> bool:
     if script.loops.owner(read.node) != "ignite" or reads_outputs(script):
         return False
     output = script.tree.parent(read.node)
-    while isinstance(output, (cst.DictElement, cst.Dict, cst.Element, cst.Tuple, cst.List)):
+    while isinstance(output, _HOLDERS) or _is_tensor(script, output):
         output = script.tree.parent(output)
-    return isinstance(output, cst.Return) and len(list(script.readings.within(output))) == 1
+    return isinstance(output, cst.Return) and all(
+        each.form is Form.NUMBER for each in script.readings.within(output)
+    )
+
+
+def _is_tensor(script: Script, node: cst.CSTNode | None) -> bool:
+    """Return whether a node is the call that makes a tensor of numbers."""
+    return isinstance(node, cst.Call) and script.name(node.func) == _TENSOR
 
 
 def _logged_by(script: Script, read: Reading) -> cst.Call | None:

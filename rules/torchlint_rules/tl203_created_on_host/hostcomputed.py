@@ -6,8 +6,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import ASSIGNED, TENSORS, How, Kind, Script, method_of, receiver_of
-from torchlint_rules.tl203_created_on_host.hosttensors import Made, made
+from torchlint.api import ASSIGNED, TENSORS, Binding, How, Kind, Script, method_of, receiver_of
+from torchlint_rules.tl203_created_on_host.hosttensors import Made, is_plain, made
 
 _PLAIN: Final = ("torch.", "builtins.", "itertools.", "math.")
 _LEAF: Final = "requires_grad_"
@@ -41,7 +41,7 @@ def _called(script: Script, call: cst.Call, depth: int) -> Made | None:
     callee = script.functions.callee(call)
     if callee is not None:
         returned = script.functions.returns(callee)
-        if callee.decorators or script.functions.is_generator(callee) or len(returned) != 1:
+        if not is_plain(script, callee) or len(returned) != 1:
             return None
         return computed(script, returned[0], depth - 1) or _made_within(script, call, callee)
     name, receiver = script.name(call.func), receiver_of(call)
@@ -100,8 +100,13 @@ def _is_number(script: Script, node: cst.BaseExpression) -> bool:
 
 
 def _named(script: Script, name: cst.Name, depth: int) -> Made | None:
-    """Return what a name holds that the same pass assigns, if nothing writes into it."""
-    binding = script.scopes.only(name)
+    """Return what a name holds that each way to it assigns, if nothing writes into it."""
+    found = [_assigned(script, each, name, depth) for each in script.scopes.reaching(name)]
+    return found[0] if found and all(found) else None
+
+
+def _assigned(script: Script, binding: Binding, name: cst.Name, depth: int) -> Made | None:
+    """Return what a line of the same pass assigns."""
     if binding.how is not How.ASSIGN or binding.value is None:
         return None
     line = binding.node

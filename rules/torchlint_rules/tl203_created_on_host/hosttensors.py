@@ -21,6 +21,8 @@ _PINNING_DOWN: Final = frozenset("device out generator pin_memory layout".split(
 _SIZED: Final = frozenset("zeros ones empty randn rand".split())
 """What takes any number of sizes."""
 _LINES: Final = 3
+_SAME: Final = ("builtins.staticmethod", "builtins.classmethod")
+"""Decorators that change nothing of what a method returns."""
 _ROUNDED: Final = frozenset("linspace logspace".split())
 
 
@@ -81,13 +83,19 @@ def made(
 def _returned(script: Script, call: cst.Call) -> cst.Call | None:
     """Return the call whose result a plain function of the file returns."""
     callee = script.functions.callee(call)
-    if callee is None or callee.decorators or script.functions.is_generator(callee):
+    if callee is None or not is_plain(script, callee):
         return None
     returned = script.functions.returns(callee)
     only = returned[0] if len(returned) == 1 else None
     if not isinstance(only, cst.Call) or len(callee.body.body) >= _LINES:
         return None
     return only if script.names.factory(only) is not None else None
+
+
+def is_plain(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether a call gets what a function returns as it is written."""
+    marks = script.names.marks(function)
+    return all(each in _SAME for each in marks) and not script.functions.is_generator(function)
 
 
 def _hides_options(site: CallSite, last: str) -> bool:

@@ -6,11 +6,12 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Script, receiver_of
+from torchlint.api import Kind, Script, receiver_of
 
 _MAKING: Final = frozenset(
     f"numpy.{word}" for word in "array asarray zeros ones full eye identity arange linspace".split()
 )
+_STARTS: Final = ("__init__", "setup")
 _CHANGING: Final = ("reshape", "astype", "transpose", "repeat")
 
 
@@ -37,6 +38,20 @@ def is_array(script: Script, node: cst.BaseExpression, made: cst.BaseExpression)
     ) and all(_is_fixed(script, each) for each in filled)
 
 
+def is_table(script: Script, data: cst.BaseExpression) -> bool:
+    """Return whether data is an array that only the start of its object sets, for all callers."""
+    parameter = script.scopes.only(data).parameter
+    tables = [data] if parameter is None else script.functions.given(parameter)
+    return bool(tables) and all(_is_set_at_start(script, each) for each in tables)
+
+
+def _is_set_at_start(script: Script, node: cst.BaseExpression) -> bool:
+    if not isinstance(node, cst.Attribute) or script.kind(node) is not Kind.NDARRAY:
+        return False
+    makers = [script.scopes.function(each.node) for each in script.functions.attribute(node)]
+    return bool(makers) and all(each and each.name.value in _STARTS for each in makers)
+
+
 def _is_one_of(script: Script, node: cst.BaseExpression, bindings: tuple[object, ...]) -> bool:
     return any(each in bindings for each in script.scopes.reaching(node))
 
@@ -60,5 +75,6 @@ def _is_fixed(script: Script, node: cst.BaseExpression) -> bool:
     if value.is_literal or value.node is None:
         return value.is_literal
     if isinstance(value.node, (cst.List, cst.Tuple)):
-        return all(_is_fixed(script, each.value) for each in value.node.elements)
+        elements = value.node.elements
+        return bool(elements) and all(_is_fixed(script, each.value) for each in elements)
     return _is_made(script, value.node)

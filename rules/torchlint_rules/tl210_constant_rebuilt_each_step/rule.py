@@ -10,7 +10,7 @@ import libcst as cst
 from torchlint.api import CallSite, Finding, Kind, Note, Rule, Script, State
 from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
-from torchlint_rules.tl210_constant_rebuilt_each_step.arrays import is_array
+from torchlint_rules.tl210_constant_rebuilt_each_step.arrays import is_array, is_table
 from torchlint_rules.tl210_constant_rebuilt_each_step.movedconstants import moved_constants
 
 _OF_VALUES: Final = frozenset(
@@ -126,6 +126,8 @@ def _is_listed(script: Script, node: cst.BaseExpression) -> bool:
 def _is_literal(script: Script, node: cst.BaseExpression, maker: str | None) -> bool:
     """Return whether data is literal numbers, possibly in lists or arrays, or a fixed number."""
     value = script.values.value_of(node)
+    if is_table(script, node):
+        return True
     if value.node is None or value.state is not State.KNOWN:
         return False
     if isinstance(value.node, (cst.List, cst.Tuple)):

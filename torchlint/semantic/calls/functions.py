@@ -551,6 +551,14 @@ class Functions:
             return (found,)
         return self._overriding.possible(found, owner)
 
+    def runnable(self, value: cst.BaseExpression) -> tuple[cst.FunctionDef, ...]:
+        """Return the functions that calling a value may run, wherever that happens."""
+        found = self.definition(value)
+        if type(found) is not cst.FunctionDef:
+            return self._aliases.held(value)
+        owner = self.scopes.scope(found).node
+        return self._overriding.possible(found, owner) if type(owner) is cst.ClassDef else (found,)
+
     def returns(self, function: cst.FunctionDef) -> list[cst.BaseExpression]:
         """Return the expressions that a function returns, ignoring bare `return`s."""
         return [

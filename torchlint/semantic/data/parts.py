@@ -42,7 +42,7 @@ class Parts(ValueAnalysis):
     def __init__(self, values: KnownValues, loaders: Loaders) -> None:
         super().__init__(values)
         self.loaders = loaders
-        self.engines = Engines(self.functions)
+        self.engines = Engines(values)
         self.kinds = loaders.kinds
         self._open: set[int] = set()
 
@@ -139,7 +139,8 @@ class Parts(ValueAnalysis):
         parameters = self.tree.parent(node)
         owner = self.tree.parent(parameters)
         if isinstance(owner, cst.Lambda) and isinstance(parameters, cst.Parameters):
-            return self._of_mapped(owner, parameters.params.index(node), steps, depth)
+            mapped = self._of_mapped(owner, parameters.params.index(node), steps, depth)
+            return mapped or self._of_all_loaders(owner, node, steps)
         if node.star == "*":
             return None
         given = self.functions.given(node)
@@ -148,13 +149,13 @@ class Parts(ValueAnalysis):
         return self._of_all(given, steps, depth)
 
     def _of_all_loaders(
-        self, function: cst.FunctionDef, batch: cst.Param, steps: Steps
+        self, function: cst.FunctionDef | cst.Lambda, batch: cst.Param, steps: Steps
     ) -> list[Part] | None:
         """Follow the batch that a framework gives a step to the loaders that it gets itself."""
-        runs = self.engines.runs(function) if batch in function.params.params[1:2] else ()
-        given = [each.args[0].value for each in runs if each.args]
-        sources = (*self.loaders.lightning.fitting(function), *given)
-        return _joined(self._handed_out(source, steps, function) for source in sources) or None
+        fed = [each.args[0].value for each in self.engines.runs(batch) if each.args]
+        if isinstance(function, cst.FunctionDef):
+            fed += self.loaders.lightning.fitting(function)
+        return _joined(self._handed_out(source, steps, function) for source in fed) or None
 
     def _of_mapped(
         self, function: cst.Lambda, position: int, steps: Steps, depth: int

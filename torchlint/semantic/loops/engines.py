@@ -9,11 +9,13 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.values.known import ValueAnalysis
 
-_ENGINE: Final = re.compile(r"ignite\.engine\.(?:engine\.)?Engine")
+_ENGINE: Final = re.compile(
+    r"ignite\.engine\.(?:(?:engine|deterministic)\.)?(?:Deterministic)?Engine"
+)
 _EVENT: Final = re.compile(r"ignite\.engine\.(?:events\.)?Events\.(\w+)")
 _EVENTS: Final = {
     "ITERATION_STARTED": Rate.STEP,
@@ -29,7 +31,7 @@ _EVENTS: Final = {
 _EVALUATING: Final = ("no_grad", "inference_mode", "eval")
 
 
-class Engines(Analysis):
+class Engines(ValueAnalysis):
     """Tells how often an engine runs a function: as its process, or as a handler of an event."""
 
     @cached_property
@@ -48,20 +50,66 @@ class Engines(Analysis):
 
     def is_process(self, function: cst.FunctionDef) -> bool:
         """Return whether an engine runs a function for each batch."""
-        return self._are_used and any(
-            _ENGINE.fullmatch(self.names.name(call.func) or "")
-            for call, _ in self._registered(function)
-        )
+        return function in self._processes
 
-    def runs(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
-        """Yield the calls by which an engine gets the batches for its process: `engine.run(x)`."""
-        engines = [call for call, _ in self._registered(function)] if self._are_used else []
+    def runs(self, batch: cst.Param) -> Iterator[cst.Call]:
+        """Yield the calls that give an engine what a parameter of its process takes in turn."""
+        engines = self._batches.get(batch)
         for run in self.functions.attributes("run") if engines else ():
             call = self.tree.parent(run)
-            made = self.scopes.only(run.value).value
             if isinstance(call, cst.Call) and call.func is run:
-                if any(each is made for each in engines):
+                made = self.origins.of(run.value).values
+                if any(each is engine for each in made for engine in engines or ()):
                     yield call
+
+    @cached_property
+    def _engines(self) -> dict[cst.Call, cst.BaseExpression]:
+        """The calls that make engines, with the process that each gets."""
+        calls = self.tree.all(cst.Call) if self._are_used else ()
+        return {
+            call: call.args[0].value
+            for call in calls
+            if call.args and _ENGINE.fullmatch(self.names.name(call.func) or "")
+        }
+
+    @cached_property
+    def _processes(self) -> frozenset[cst.FunctionDef]:
+        """The functions that engines run for each batch, through a lambda as well."""
+        return frozenset(
+            function
+            for process in self._engines.values()
+            for function in (
+                self.functions.callees(process.body)
+                if isinstance(process, cst.Lambda) and isinstance(process.body, cst.Call)
+                else self.functions.runnable(process)
+            )
+        )
+
+    @cached_property
+    def _batches(self) -> dict[cst.Param, list[cst.Call]]:
+        """The parameters that take the batches, each after that for the engine."""
+        found: dict[cst.Param, list[cst.Call]] = {}
+        for call, process in self._engines.items():
+            for value in self.origins.of(process).values:
+                for parameters, bound in self._signatures(value):
+                    for batch in parameters[bound + 1 : bound + 2]:
+                        found.setdefault(batch, []).append(call)
+        return found
+
+    def _signatures(self, process: cst.BaseExpression) -> Iterator[tuple[Sequence[cst.Param], int]]:
+        """Yield the parameters of a process, and how many are bound before an engine runs it."""
+        if isinstance(process, cst.Lambda):
+            yield process.params.params, 0
+            return
+        given = (
+            [arg for arg in process.args if not arg.keyword][1:]
+            if isinstance(process, cst.Call)
+            else []
+        )
+        for function in self.functions.runnable(process):
+            first = function.params.params[:1]
+            owned = bool(first) and self.functions.owner_of_self(first[0]) is not None
+            yield function.params.params, owned + len(given)
 
     def event_rate(self, event: cst.BaseExpression) -> Rate | None:
         """Return how often an event fires, None for an event that is not known."""

@@ -64,7 +64,7 @@ class Ownership(ValueAnalysis):
 
     def __init__(self, values: KnownValues) -> None:
         super().__init__(values)
-        self.engines = Engines(self.functions)
+        self.engines = Engines(values)
 
     def rate(self, function: cst.FunctionDef) -> Rate | None:
         """Return how often a framework calls a function, None if none is known to call it."""
