@@ -148,6 +148,7 @@ def _is_summed(script: Script, addition: Accumulation | Addition) -> bool:
     given = meter.params.params[1]
     return any(
         script.code(line.target).startswith("self.")
+        and script.values.gradients.grad(line) is not Grad.OFF
         and any(_is_factor(script, side, given) for side in _factors(line.value))
         for line in script.tree.within(meter.body, cst.AugAssign)
     )
