@@ -88,8 +88,7 @@ def in_two_lines(
     """Return the average of `old *= d` and `old += (1 - d) * new`, None for any other line."""
     if not isinstance(line, cst.AugAssign) or not isinstance(line.operator, cst.AddAssign):
         return None
-    suite = script.tree.parent(script.tree.statement(line))
-    lines = [*script.tree.within(suite, cst.AugAssign)]
+    lines = [*script.tree.within(script.scopes.home(line), cst.AugAssign)]
     scaled = lines[max(lines.index(line) - 1, 0)]
     old, term = script.code(line.target), _term(line.value, parameters, _is_picked)
     if script.code(scaled.target) != old or not isinstance(scaled.operator, cst.MultiplyAssign):
