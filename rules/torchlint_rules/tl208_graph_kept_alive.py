@@ -130,13 +130,38 @@ def _carriers(
     is_meant: Callable[[Script, cst.BaseExpression], bool],
 ) -> list[cst.BaseExpression]:
     """Return the operands of an addition that carry a graph and that a test accepts."""
-    if addition.adding is Adding.METER:
+    if addition.adding is Adding.METER and not _is_summed(script, addition):
         return []
     leaves = list(_leaves(script, _value(addition)))
     found = [leaf for leaf in leaves if is_meant(script, leaf)]
     if found and isinstance(_value(addition), _CONTAINERS):
         found = [leaf for leaf in leaves if leaf in found or _made(script, leaf)]
     return [] if found and _sent_with_others(script, addition) else found
+
+
+def _is_summed(script: Script, addition: Accumulation | Addition) -> bool:
+    """Return whether a meter of the program adds up what it is given first, with its graph."""
+    call = addition.node if isinstance(addition, Accumulation) else None
+    meter = script.functions.callee(call) if isinstance(call, cst.Call) else None
+    if meter is None or len(meter.params.params) < 2:
+        return False
+    given = meter.params.params[1]
+    return any(
+        script.code(line.target).startswith("self.")
+        and script.values.gradients.grad(line) is not Grad.OFF
+        and any(_is_factor(script, side, given) for side in _factors(line.value))
+        for line in script.tree.within(meter.body, cst.AugAssign)
+    )
+
+
+def _factors(value: cst.BaseExpression) -> tuple[cst.BaseExpression, ...]:
+    return (value.left, value.right) if isinstance(value, cst.BinaryOperation) else (value,)
+
+
+def _is_factor(script: Script, side: cst.BaseExpression, given: cst.Param) -> bool:
+    """Return whether an operand is what a function was given, as it was."""
+    reaching = script.scopes.reaching(side) if isinstance(side, cst.Name) else []
+    return bool(reaching) and all(each.parameter is given for each in reaching)
 
 
 def _sent_with_others(script: Script, addition: Accumulation | Addition) -> bool:
