@@ -109,7 +109,8 @@ class Index:
         """Forget what depends on the set of files and on their texts."""
         self._whole = self._searched = self._targets = None
         self._imports = self._imports_among(self._walk.files.keys() | self._changed.keys())
-        self._settings = "\n".join(_text_at(self.root, each) for each in _BUILT_BY)
+        built_by = [each for each in _BUILT_BY if (self.root / each).is_file()]
+        self._settings = "\n".join(_text_at(self.root, each) for each in built_by)
         self._scripts = _scripts(self._settings, self._imports)
         builds = "[build-system]" in self._settings
         self._is_installed = builds or (self.root / "setup.py").is_file()
