@@ -29,7 +29,7 @@ _ENDS: Final = (How.FUNCTION, How.CLASS, How.IMPORT)
 _SAME: Final = frozenset({"copy.copy", "copy.deepcopy"})
 _SEQUENCES: Final = frozenset({"builtins.list", "builtins.tuple", "builtins.sorted"})
 _WHOLE: Final = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
-"""What nobody takes apart: a function that returns one returns several in other cases."""
+"""What no code takes apart: a function that returns one returns several in other cases."""
 _ADDING: Final = frozenset("append insert extend".split())
 
 
