@@ -29,6 +29,11 @@ from torchlint_rules.shared.loglines import logs
 
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
+_GRADIENT_NORMS: Final = tuple(
+    f"{package}.utilities.{module}grad_norm"
+    for package in ("lightning.pytorch", "pytorch_lightning")
+    for module in ("", "grads.")
+)
 _PRINT: Final = "builtins.print"
 _TENSORS: Final = (Kind.TENSOR, Kind.UNKNOWN)
 """Unknown is what a detached value is, where nothing shows what computed it."""
@@ -84,7 +89,8 @@ def hook_waits(script: Script) -> list[HookWait]:
         for function in script.tree.all(cst.FunctionDef):
             rate = script.loops.rate(function)
             if rate in (Rate.STEP, Rate.EVALUATION_STEP):
-                waits = (*_reads(script, function, rate), *_lines(script, function, rate))
+                waits = [*_reads(script, function, rate), *_lines(script, function, rate)]
+                waits += _norms(script, function, rate)
                 found += sorted(waits, key=lambda each: script.tree.order(each.node))
     return found
 
@@ -129,6 +135,17 @@ def _lines(script: Script, function: cst.FunctionDef, rate: Rate) -> Iterator[Ho
             f"`{script.tree.brief(place)}` in every batch: {verb} it every so many steps"
         )
         yield HookWait(function, rate, call, message, None)
+
+
+def _norms(script: Script, function: cst.FunctionDef, rate: Rate) -> Iterator[HookWait]:
+    """Yield the calls by which Lightning reads the norm of each gradient."""
+    for site in script.calls.of(*_GRADIENT_NORMS):
+        if _runs_each_time(script, function, site.node):
+            message = (
+                f"`{script.tree.brief(site.node)}` in `{function.name.value}` waits for the norm of"
+                " each parameter in every batch: ask for them every so many steps"
+            )
+            yield HookWait(function, rate, site.node, message, None)
 
 
 def _runs_each_time(script: Script, function: cst.FunctionDef, node: cst.CSTNode) -> bool:

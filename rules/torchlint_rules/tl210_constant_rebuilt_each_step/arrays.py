@@ -42,11 +42,14 @@ def is_table(script: Script, data: cst.BaseExpression) -> bool:
     """Return whether data is an array that only the start of its object sets, for all callers."""
     parameter = script.scopes.only(data).parameter
     tables = [data] if parameter is None else script.functions.given(parameter)
-    return bool(tables) and all(_is_set_at_start(script, each) for each in tables)
+    return bool(tables) and all(
+        script.kind(each) is Kind.NDARRAY and is_set_at_start(script, each) for each in tables
+    )
 
 
-def _is_set_at_start(script: Script, node: cst.BaseExpression) -> bool:
-    if not isinstance(node, cst.Attribute) or script.kind(node) is not Kind.NDARRAY:
+def is_set_at_start(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a node is an attribute that only the start of its object sets."""
+    if not isinstance(node, cst.Attribute):
         return False
     makers = [script.scopes.function(each.node) for each in script.functions.attribute(node)]
     return bool(makers) and all(each and each.name.value in _STARTS for each in makers)

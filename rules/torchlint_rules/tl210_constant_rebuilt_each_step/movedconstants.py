@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import libcst as cst
 
 from torchlint.api import Invariance, Kind, Move, Script
-
-_STARTS: Final = ("__init__", "setup")
+from torchlint_rules.tl210_constant_rebuilt_each_step.arrays import is_set_at_start
 
 
 def moved_constants(script: Script) -> Iterator[Move]:
@@ -40,10 +38,7 @@ def _is_kept(script: Script, move: Move) -> bool:
     if loop is not None:
         found = script.loops.invariances.of(move.moved, loop.node)
         return found is Invariance.INVARIANT and not script.loops.is_round(loop)
-    if not isinstance(move.moved, cst.Attribute):
-        return False
-    makers = [script.scopes.function(each.node) for each in script.functions.attribute(move.moved)]
-    return bool(makers) and all(each and each.name.value in _STARTS for each in makers)
+    return is_set_at_start(script, move.moved)
 
 
 def _is_host_tensor(script: Script, value: cst.BaseExpression) -> bool:

@@ -63,9 +63,9 @@ class ConstantRebuiltEachStep(Rule):
                 continue
             if not script.loops.each_step(site.node) or _is_cold_round(script, site.node):
                 continue
+            if _is_number(script, site) and _is_instead(script, whole):
+                continue
             if whole is site.node and _is_number(script, site):
-                if _is_instead(script, whole):
-                    continue
                 numbers.setdefault(id(script.scopes.home(whole)), []).append(site.node)
                 continue
             message = (
@@ -217,7 +217,7 @@ def _goes_to_device(
     moved = any(script.program.moves.move(call) is not None for call in calls)
     if of_sizes and not masked:
         return False
-    if of_sizes or (site.name == "torch.tensor" and _is_scalar(script, site)):
+    if of_sizes:
         return not moved and _names_device(script, site)
     return moved or _names_device(script, site) or script.name(site.node.func) is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -10,6 +11,7 @@ from torchlint.api import Script, method_of, receiver_of
 
 _BARE: Final = ("data", "detach")
 _ROUNDING: Final = 1e-12
+_Test = Callable[[cst.BaseExpression, frozenset[str]], bool]
 
 
 class Average(NamedTuple):
@@ -80,6 +82,24 @@ def scaled_and_added(
     return Average(call, script.code(old), script.code(new.value), weight)
 
 
+def in_two_lines(
+    script: Script, line: cst.BaseSmallStatement, parameters: frozenset[str]
+) -> Average | None:
+    """Return the average of `old *= d` and `old += (1 - d) * new`, None for any other line."""
+    if not isinstance(line, cst.AugAssign) or not isinstance(line.operator, cst.AddAssign):
+        return None
+    lines = [*script.tree.within(script.scopes.home(line), cst.AugAssign)]
+    scaled = lines[max(lines.index(line) - 1, 0)]
+    old, term = script.code(line.target), _term(line.value, parameters, _is_picked)
+    if script.code(scaled.target) != old or not isinstance(scaled.operator, cst.MultiplyAssign):
+        return None
+    if term is None or not _is_picked(line.target, parameters):
+        return None
+    if not _complete(script, scaled.value, term.factor):
+        return None
+    return Average(line, old, script.code(term.tensor), script.tree.argument(term.factor))
+
+
 def _is_picked(node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
     """Return whether an expression is a parameter, an entry for one, or `.data` of either."""
     if isinstance(node, cst.Call):
@@ -142,15 +162,6 @@ def _of_chain(
     return Average(node, script.code(old), script.code(term.tensor), weight)
 
 
-def _term(node: cst.BaseExpression, parameters: frozenset[str]) -> _Term | None:
-    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Multiply):
-        return None
-    for tensor, factor in ((node.left, node.right), (node.right, node.left)):
-        if _is_tensor(tensor, parameters) and not _is_tensor(factor, parameters):
-            return _Term(tensor, factor)
-    return None
-
-
 def _is_tensor(node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
     """Return whether an expression is a parameter, or `x.data` or `x.detach()` of one."""
     if isinstance(node, cst.Name):
@@ -158,6 +169,17 @@ def _is_tensor(node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
     if isinstance(node, cst.Call):
         return not node.args and _is_tensor(node.func, parameters)
     return isinstance(node, cst.Attribute) and node.attr.value in _BARE
+
+
+def _term(
+    node: cst.BaseExpression, parameters: frozenset[str], is_tensor: _Test = _is_tensor
+) -> _Term | None:
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Multiply):
+        return None
+    for tensor, factor in ((node.left, node.right), (node.right, node.left)):
+        if is_tensor(tensor, parameters) and not is_tensor(factor, parameters):
+            return _Term(tensor, factor)
+    return None
 
 
 def _complete(script: Script, first: cst.BaseExpression, second: cst.BaseExpression) -> bool:

@@ -12,6 +12,7 @@ from torchlint.api import Act, Finding, Fix, How, Kind, Role, Rule, Script, meth
 from torchlint_rules.tl509_python_optimizer_step.movingaverages import (
     Average,
     average_of,
+    in_two_lines,
     scaled_and_added,
 )
 from torchlint_rules.tl509_python_optimizer_step.weightdecay import can_decay
@@ -70,7 +71,7 @@ class PythonOptimizerStep(Rule):
     def _averages_in_parts(self, script: Script, loop: cst.For) -> Iterator[Finding]:
         names = frozenset(name.value for name in script.tree.within(loop.target, cst.Name))
         for line in _lines(script, loop) if names else ():
-            average = scaled_and_added(script, line, names)
+            average = scaled_and_added(script, line, names) or in_two_lines(script, line, names)
             if average is not None:
                 yield Finding(
                     self.code,

@@ -13,7 +13,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import last_word, word_of
+from torchlint.semantic.syntax.methods import last_word, receiver_of, word_of
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.additions import container
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
@@ -81,7 +81,7 @@ _PACKS: Final = (
     cst.ComparisonTarget, cst.FormattedString, cst.FormattedStringExpression,
     cst.ConcatenatedString, cst.SimpleStatementLine, cst.StarredElement,
 )  # fmt: skip
-_Entry = cst.Subscript | None
+_Entry = cst.Subscript | cst.Call | None
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.LOOP)
 
 
@@ -246,7 +246,7 @@ class Waits(ValueAnalysis):
                     return _BACK
                 merged = self._merged(outer, child)
                 if merged:
-                    return self._destination_of_names(merged, region, trail)
+                    return self._destination_of_names(merged, region, trail, outer)
                 if not self.computations.pass_on(outer, child):
                     return self._handed_in(outer, child, region, trail)
             elif isinstance(outer, cst.BaseSmallStatement):
@@ -392,9 +392,9 @@ class Waits(ValueAnalysis):
                 return None
             if outside and entry is not None:
                 # code after a loop finds the last value, or those of all keys
-                key = entry.slice[0].slice
-                fixed = isinstance(key, cst.Index) and isinstance(key.value, cst.SimpleString)
-                found = _joined(found, _LAST if fixed else _KEPT._replace(target=entry))
+                fixed = _has_fixed_keys(entry)
+                target = entry if isinstance(entry, cst.Subscript) else receiver_of(entry)
+                found = _joined(found, _LAST if fixed else _KEPT._replace(target=target))
             uses = [
                 use
                 for use in self.scopes.uses(binding, region)
@@ -556,6 +556,21 @@ def _asked_for(test: cst.BaseExpression) -> cst.Name | None:
     if isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].operator, cst.IsNot):
         test = test.left
     return test if isinstance(test, cst.Name) else None
+
+
+def _has_fixed_keys(entry: cst.Subscript | cst.Call) -> bool:
+    """Return whether an entry, or those that `update` sets, are the same in every pass."""
+    if isinstance(entry, cst.Call):
+        made = [each.value for each in entry.args if each.keyword is None]
+        return all(
+            isinstance(each, cst.Dict) and all(map(_has_fixed_key, each.elements)) for each in made
+        )
+    key = entry.slice[0].slice
+    return isinstance(key, cst.Index) and isinstance(key.value, cst.SimpleString)
+
+
+def _has_fixed_key(element: cst.BaseDictElement) -> bool:
+    return isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString)
 
 
 def _drawn(loop: cst.For) -> cst.BaseAssignTargetExpression:

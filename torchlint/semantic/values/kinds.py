@@ -524,7 +524,8 @@ class Kinds(Analysis):
             return _TENSOR if self.loader(value) is not None else _UNKNOWN
         if callees := self.functions.callees(value):
             returned = (one for each in callees for one in self.functions.returns(each))
-            return joined([self._element(one, path) for one in returned])
+            several = (one for one in returned if self.kind(one) is not _LOADER)
+            return joined([self._element(one, path) for one in several])
         method = method_of(value)
         if method in PREPARING:
             plain = [arg.value for arg in value.args if arg.keyword is None]

@@ -28,6 +28,8 @@ _MOST: Final = 1000
 _ENDS: Final = (How.FUNCTION, How.CLASS, How.IMPORT)
 _SAME: Final = frozenset({"copy.copy", "copy.deepcopy"})
 _SEQUENCES: Final = frozenset({"builtins.list", "builtins.tuple", "builtins.sorted"})
+_WHOLE: Final = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+"""What no code takes apart: a function that returns one returns several in other cases."""
 _ADDING: Final = frozenset("append insert extend".split())
 
 
@@ -288,6 +290,8 @@ class Origins(Analysis):
         read = self.values.files.read_by(node)
         if read is not None:
             self._follow(read, steps, search)
+            return
+        if name in _WHOLE and type(steps[0] if steps else None) is int:
             return
         if steps and name != "torch.utils.data.random_split":
             search.lost = True
