@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edit, Edits, Finding, Fix, Note, Rule, Safety, Script, Span
+from torchlint.api import Edit, Edits, Finding, Fix, Grad, Note, Rule, Safety, Script, Span
 from torchlint_rules.shared.dataattribute import VARIABLE, misuse, without_graph, wraps
 
 _CUTS: Final = "`Variable(x)` also cuts `x` off its graph: without it gradients may flow on"
@@ -17,7 +17,9 @@ _CUTS: Final = "`Variable(x)` also cuts `x` off its graph: without it gradients 
 class DataAttribute(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Report every useless `Variable` and every `.data` that fails or hides a change."""
-        calls = [s.node for s in script.calls.of(VARIABLE) if s.node.args and wraps(script, s.node)]
+        sites = [each for each in script.calls.of(VARIABLE) if each.node.args]
+        calls = [each.node for each in sites if wraps(script, each.node)]
+        calls = [call for call in calls if not _detaches(script, call)]
         for volatile in (each for each in calls if _is_volatile(script, each)):
             message = "`volatile` has no effect since torch 0.4: use `torch.no_grad()`"
             yield Finding(self.code, script.span(volatile), message)
@@ -49,6 +51,13 @@ class DataAttribute(Rule):
         fix = replace(known[0], edits=tuple(edits)) if known else None
         notes = tuple(Note(script.span(each), "here as well") for each in calls[1:])
         return Finding(self.code, script.span(calls[0]), message, fix, notes)
+
+
+def _detaches(script: Script, call: cst.Call) -> bool:
+    """Return whether a `Variable` cuts what a network computed off its graph."""
+    return script.values.gradients.grad(call) is not Grad.OFF and bool(
+        script.modules.lineage.of(call.args[0].value).calls
+    )
 
 
 def _is_volatile(script: Script, call: cst.Call) -> bool:

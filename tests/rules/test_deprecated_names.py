@@ -1,4 +1,7 @@
-"""Every name that TL806 knows, run with the installed torch: before the fix, and after it."""
+"""Every name of torch that TL806 knows, run before the fix, and after it.
+
+The names of Transformers are left out: no installed version has them any more.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +152,9 @@ def _agrees(expression: str) -> None:
         assert old == new
 
 
-@pytest.mark.parametrize("name", [*NAMES, *NEEDED])
+@pytest.mark.parametrize(
+    "name", [name for name in (*NAMES, *NEEDED) if not name.startswith("transformers.")]
+)
 def test_a_name_warns_and_what_replaces_it_is_equal(name: str) -> None:
     _agrees(name + _call(name))
 

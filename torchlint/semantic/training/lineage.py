@@ -20,8 +20,8 @@ _CUTS: Final = frozenset(
     "detach detach_ item tolist numpy argmax argmin eq ne gt ge lt le size dim numel".split()
 )
 _CUT_NAMES: Final = frozenset({
-    "torch.argmax", "torch.eq", "builtins.float", "builtins.int", "builtins.len",
-    "builtins.isinstance", "builtins.print", "builtins.range",
+    "torch.argmax", "torch.eq", "torch.autograd.Variable", "builtins.float", "builtins.int",
+    "builtins.len", "builtins.isinstance", "builtins.print", "builtins.range",
 })  # fmt: skip
 _CUT_PARTS: Final = frozenset("data shape device dtype grad".split())
 _ASKS: Final = frozenset({"requires_grad", "requires_grad_"})
