@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import (
+    CALLERS,
     Finding,
     Fix,
     Impact,
@@ -22,6 +23,7 @@ from torchlint.api import (
     root_of,
 )
 from torchlint_rules.shared.grouping import joined, maker
+from torchlint_rules.shared.rebuilding import ways
 
 _CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "add", "append")
 _PERSISTENT: Final = "dataloader_persistent_workers"
@@ -189,11 +191,19 @@ def _is_changed(script: Script, loader: Loader) -> bool:
         owner = target
         while isinstance(owner, (cst.Attribute, cst.Subscript)):
             owner = owner.value
-            if script.tree.order(owner) > script.tree.order(loader.node) and _is_dataset(
+            if _may_follow(script, owner, loader) and _is_dataset(
                 script, owner, loader, objects, word
             ):
                 return True
     return False
+
+
+def _may_follow(script: Script, node: cst.CSTNode, loader: Loader) -> bool:
+    """Return whether code runs after a loader is made: below it, or repeatedly elsewhere."""
+    if script.tree.order(node) > script.tree.order(loader.node):
+        return True
+    elsewhere = script.scopes.home(node) is not script.scopes.home(loader.node)
+    return elsewhere and next(ways(script, node, CALLERS), None) is not None
 
 
 def _is_dataset(
@@ -218,9 +228,9 @@ def _changed(script: Script) -> Iterator[cst.BaseExpression]:
         if isinstance(added.target, (cst.Attribute, cst.Subscript)):
             yield added.target
     for call in script.tree.all(cst.Call):
-        if not isinstance(call.func, cst.Attribute) or not any(
-            True for _ in script.loops.around(call)
-        ):
+        if not isinstance(call.func, cst.Attribute):
+            continue
+        if next(ways(script, call, CALLERS), None) is None:
             continue
         if isinstance(script.tree.parent(call), cst.Expr) or call.func.attr.value.startswith(
             _CHANGING
