@@ -62,14 +62,14 @@ class Branches(ValueAnalysis):
         return [*branches, *self._behind_jumps()]
 
     def _behind_jumps(self) -> Iterator[cst.CSTNode]:
-        """Yield the lines of a block behind one that always leaves it."""
+        """Yield the statements behind one that always leaves their block."""
         for block in self.tree.all(cst.IndentedBlock):
             leaves = False
             for line in block.body:
-                if leaves:
-                    yield line
-                last = line.body[-1] if isinstance(line, cst.SimpleStatementLine) else None
-                leaves = leaves or isinstance(last, _JUMPS)
+                for each in line.body if isinstance(line, cst.SimpleStatementLine) else (line,):
+                    if leaves:
+                        yield each
+                    leaves = leaves or isinstance(each, _JUMPS)
 
     def _never_holds(self, test: cst.BaseExpression) -> bool:
         if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
