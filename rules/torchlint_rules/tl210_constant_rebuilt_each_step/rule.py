@@ -232,10 +232,9 @@ def _names_device(script: Script, site: CallSite) -> bool:
 
 def _changes(script: Script, whole: cst.BaseExpression) -> bool:
     """Return whether a constant is only a start value."""
-    line = script.tree.parent(whole)
+    line, target = _assignment(script, whole)
     if isinstance(line, cst.ListComp) or tensor_use(script, whole) is TensorUse.WRITTEN:
         return True
-    target = line.targets[0].target if isinstance(line, cst.Assign) else None
     if not isinstance(target, cst.Name):
         return script.kind(whole) is Kind.LOSS
     home = script.scopes.home(whole)
@@ -250,6 +249,21 @@ def _changes(script: Script, whole: cst.BaseExpression) -> bool:
         for value in grown
         for name in script.tree.within(value, cst.Name)
     )
+
+
+def _assignment(
+    script: Script, whole: cst.BaseExpression
+) -> tuple[cst.CSTNode | None, cst.BaseExpression | None]:
+    """Return the line around a constant, and what it is assigned to, perhaps with others."""
+    line = script.tree.parent(whole)
+    several = script.tree.parent(line) if isinstance(line, cst.Element) else None
+    outer = script.tree.parent(several) if isinstance(several, cst.Tuple) else None
+    if isinstance(outer, cst.Assign) and isinstance(several, cst.Tuple):
+        targets = outer.targets[0].target
+        if isinstance(targets, cst.Tuple) and len(targets.elements) == len(several.elements):
+            at = next(at for at, each in enumerate(several.elements) if each is line)
+            return outer, targets.elements[at].value
+    return line, line.targets[0].target if isinstance(line, cst.Assign) else None
 
 
 def _is_cold_round(script: Script, node: cst.CSTNode) -> bool:
