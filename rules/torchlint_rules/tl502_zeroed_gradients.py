@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Frequency, How, Kind, Rule, Script, receiver_of
+from torchlint.api import Act, Edits, Finding, Fix, Frequency, How, Kind, Rule, Script, receiver_of
 
 _ZEROING: Final = ("zero_", "fill_")
 _GRAPHS: Final = frozenset("CUDAGraph graph make_graphed_callables graphed".split())
@@ -189,6 +189,50 @@ def _is_let_go(script: Script, node: cst.Attribute) -> bool:
     return isinstance(line, cst.Assign) and script.code(line.value) == "None"
 
 
+# -- the fix -------------------------------------------------------------------
+
+
 def _fix(script: Script, place: cst.BaseExpression, title: str, edits: Edits) -> Fix | None:
-    owned = script.loops.owner(place) != "none"
-    return None if owned else Fix.unsafe(title, edits, because=_BECAUSE)
+    if script.loops.owner(place) != "none":
+        return None
+    if _is_exact(script, place):
+        return Fix.exact(title, edits)
+    return Fix.unsafe(title, edits, because=_BECAUSE)
+
+
+def _is_exact(script: Script, place: cst.BaseExpression) -> bool:
+    """Return whether every parameter certainly gets a gradient between clearing and stepping."""
+    loop = script.loops.batch_loop(place)
+    if loop is None or not _goes_backward_and_steps(script, loop.node.body):
+        return False
+    for step in script.optimizers.steps:
+        if script.tree.inside(step, loop.node):
+            stepped = script.optimizers.stepped(step)
+            made = script.optimizers.made_by(stepped) if stepped is not None else None
+            if made is None or not all(_steps_whole_network(script, call) for call in made):
+                return False
+    return script.values.visibility.unseen_call(loop.node.body) is None
+
+
+def _goes_backward_and_steps(script: Script, body: cst.BaseSuite) -> bool:
+    """Return whether each iteration runs backward, steps and clears exactly once, in any order."""
+    acts = []
+    for update in script.optimizers.updates.within(body):
+        line = script.tree.statement(update.at)
+        if update.at is not update.call or script.tree.parent(line) is not body:
+            return False
+        acts.append(update.act)
+    jumps = (cst.Break, cst.Continue, cst.Return)
+    return acts.count(Act.BACKWARD) == acts.count(Act.STEP) == acts.count(Act.CLEAR) == 1 and all(
+        next(script.tree.within(body, jump), None) is None for jump in jumps
+    )
+
+
+def _steps_whole_network(script: Script, call: cst.Call) -> bool:
+    """Return whether an optimizer has the parameters of one network, all of them always used."""
+    given = script.calls.at(call).given("params", 0)
+    value = given.value if given is not None else None
+    network = receiver_of(value, "parameters")
+    if not isinstance(value, cst.Call) or value.args or network is None:
+        return False
+    return script.values.usage.is_whole(network)

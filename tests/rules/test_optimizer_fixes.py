@@ -90,6 +90,60 @@ def test_what_to_set_after_loading_names_the_optimizer() -> None:
     ]
 
 
+ZEROED = """
+    import torch
+    from torch import nn
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+            self.head = nn.Linear(4, 1)
+            {extra}
+        def forward(self, x):
+            {forward}
+    def main(loader):
+        net = Net().to("cpu")
+        optimizer = torch.optim.SGD({parameters}, lr=0.1)
+        for x, y in loader:
+            optimizer.zero_grad(set_to_none=False)
+            loss = nn.functional.mse_loss(net(x), y)
+            {between}
+            loss.backward()
+            optimizer.step()
+"""
+WHOLE = {
+    "extra": "pass",
+    "forward": "return self.head(self.body(x))",
+    "parameters": "net.parameters()",
+    "between": "pass",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "safety"),
+    [
+        pytest.param({}, Safety.EXACT, id="every layer on every path"),
+        pytest.param(
+            {"forward": "return self.head(x) if x.sum() > 0 else self.head(self.body(x))"},
+            Safety.UNSAFE,
+            id="a branch",
+        ),
+        pytest.param({"forward": "return self.head(x)"}, Safety.UNSAFE, id="a layer left out"),
+        pytest.param(
+            {"forward": "return self.head(self.body(x).detach())"}, Safety.UNSAFE, id="cut off"
+        ),
+        pytest.param(
+            {"extra": "self.head.weight.requires_grad = False"}, Safety.UNSAFE, id="frozen"
+        ),
+        pytest.param({"extra": "self.other = make(4)"}, Safety.UNSAFE, id="a part out of sight"),
+        pytest.param({"parameters": "groups(net)"}, Safety.UNSAFE, id="parameters out of sight"),
+        pytest.param({"between": "if y.sum() > 0: continue"}, Safety.UNSAFE, id="a pass skipped"),
+    ],
+)
+def test_zeroed(changes: dict[str, str], safety: Safety) -> None:
+    assert _safety(ZEROED.format(**{**WHOLE, **changes}), "TL502") is safety
+
+
 def test_one_edit_of_one_call() -> None:
     before = """\
         import torch

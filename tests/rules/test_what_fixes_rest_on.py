@@ -76,6 +76,25 @@ for x, y in loader:
         optimizer.step()
         {line}
 """
+ZEROED = """\
+import torch
+from torch import nn
+from mine import Head, Loss
+class Net(nn.Module):
+    def __init__(self, head):
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.head = head
+    def forward(self, x):
+        return self.body(x)
+net = Net({head})
+criterion = {criterion}
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+for x, y in loader:
+    optimizer.zero_grad(set_to_none=False)
+    criterion(net(x), y).backward()
+    optimizer.step()
+"""
 FROZEN = """\
 import torch
 from torch import nn
@@ -282,6 +301,10 @@ torch.cuda.set_device(parser.parse_args().local_rank)
         ),
         ("TL314", LEFT.format(line="print(loss.item())"), "close"),
         ("TL314", LEFT.format(line="report(net, x)"), "unsafe"),
+        ("TL502", ZEROED.format(head="4", criterion="nn.MSELoss()"), "exact"),
+        ("TL502", ZEROED.format(head="nn.Linear(4, 4)", criterion="nn.MSELoss()"), "unsafe"),
+        ("TL502", ZEROED.format(head="Head()", criterion="nn.MSELoss()"), "unsafe"),
+        ("TL502", ZEROED.format(head="4", criterion="Loss()"), "unsafe"),
         ("TL508", FROZEN.format(line="print(net)"), "exact"),
         ("TL508", FROZEN.format(line="unfreeze(net)"), "unsafe"),
         ("TL508", FROZEN.format(line="unfreeze(optimizer)"), "unsafe"),

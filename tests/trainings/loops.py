@@ -90,7 +90,7 @@ def _training(writer: Writer, task: Task, feed: Feed, setup: Setup) -> tuple[str
         *_step(writer, feed, setup),
         _AVERAGE if setup.averaged else "",
         *(count.added for count in counts),
-        writer.maybe("if loss.item() > 1e6:\n    break", never="TL704"),
+        writer.maybe("if loss.item() > 1e6:\n    break", never="TL502 TL704"),
         feed.index and writer.maybe(f"if {feed.index} == 1:\n    print(loss.item())"),
     ]
     lines = [
@@ -112,17 +112,17 @@ def _step(writer: Writer, feed: Feed, setup: Setup) -> list[str]:
     """Write one step: zeroing, forward and backward pass, clipping, the optimizer."""
     zero = writer.pick(
         ("optimizer.zero_grad()", ""),
-        ("optimizer.zero_grad(set_to_none=False)", ""),
+        ("optimizer.zero_grad(set_to_none=False)", "TL502"),
         ("model.zero_grad()", ""),
     )
-    penalty = writer.maybe("loss = loss + 0.01 * penalty(model.out.bias)", "TL209", "TL704")
+    penalty = writer.maybe("loss = loss + 0.01 * penalty(model.out.bias)", "TL209", "TL502 TL704")
     taught = writer.maybe(_TAUGHT, "TL411") if setup.averaged else ""
     network = "fast" if writer.focus == "TL313" else "model"
     forward = [f"out = {network}(xb)", "loss = criterion(out, yb)", penalty, taught]
     backward = writer.pick(("loss.backward()", ""), ("(loss / 2).backward()", ""))
     clip = writer.maybe("nn.utils.clip_grad_norm(model.parameters(), 1.0)", "TL506")
     passes = _passes(writer, forward, backward)
-    if feed.index and writer.pick((False, ""), (True, "TL704")):
+    if feed.index and writer.pick((False, "TL502"), (False, ""), (True, "TL704")):
         stepping = inner([clip, "optimizer.step()", zero])
         return [*passes, f"if ({feed.index} + 1) % 2 == 0:\n{stepping}"]
     if writer.pick((True, ""), (False, "")):

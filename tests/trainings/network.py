@@ -64,8 +64,10 @@ def write_network(writer: Writer, task: Task) -> str:
 def _rows(writer: Writer) -> tuple[list[str], list[str]]:
     norm = writer.pick(("nn.LayerNorm(8), ", ""), ("", "TL405"), ("nn.BatchNorm1d(8), ", ""))
     layers = [f"self.body = nn.Sequential(nn.Linear(6, 8), {norm}nn.ReLU())"]
-    forward = [_PARTS if not norm and writer.maybe("parts", "TL405") else "x = self.body(x)"]
-    if writer.maybe("more", "TL404", "TL704"):
+    forward = [
+        _PARTS if not norm and writer.maybe("parts", "TL405", "TL502") else "x = self.body(x)"
+    ]
+    if writer.maybe("more", "TL404", "TL502 TL704"):
         layers.append("self.more = nn.Sequential(nn.Linear(8, 8), nn.Tanh())")
         forward.append("x = checkpoint(self.more, x)")
     return layers, forward

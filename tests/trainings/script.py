@@ -19,7 +19,7 @@ COMPOSED: Final = (
     *("TL201", "TL202", "TL203", "TL204", "TL206", "TL208", "TL209"),
     *("TL302", "TL307", "TL310", "TL311", "TL313", "TL314", "TL315"),
     *("TL404", "TL405", "TL406", "TL408", "TL411"),
-    *("TL501", "TL506", "TL508", "TL509", "TL510"),
+    *("TL501", "TL502", "TL506", "TL508", "TL509", "TL510"),
     *("TL601", "TL704", "TL801", "TL802", "TL803", "TL903"),
 )
 """The rules of which a script can be made to hold the pattern."""
@@ -43,7 +43,7 @@ def training_scripts(draw: st.DrawFn, focus: str, close: bool = False) -> str:
     """
     writer = Writer(draw, focus, close)
     form = writer.pick(
-        ("rows", "TL101 TL404 TL405"),
+        ("rows", "TL101 TL404 TL405 TL502"),
         ("images", "TL307"),
         ("tokens", "TL203 TL310 TL315 TL406"),
     )
@@ -124,9 +124,9 @@ def _setup(writer: Writer, task: Task) -> tuple[str, Setup]:
         writer.maybe(
             "for param in model.out.parameters():\n    param.requires_grad = False",
             "TL508",
-            "TL404 TL704",
+            "TL404 TL502 TL704",
         ),
-        writer.maybe("averaged = copy.deepcopy(model)", "TL411 TL509", "TL704"),
+        writer.maybe("averaged = copy.deepcopy(model)", "TL411 TL509", "TL502 TL704"),
         "" if rebuilt else loss,
         f"optimizer = torch.optim.{optimizer}",
         f"scheduler = torch.optim.lr_scheduler.{scheduler}" if scheduler else "",
