@@ -177,6 +177,11 @@ APPLY = "`torchlint verify --apply train.py -- --lr 1` writes"
             "None of 2 fixes was kept, and not all was decided: "
             "`torchlint verify --budget 600 train.py -- --lr 1` measures longer.",
         ),
+        (
+            (replace(FASTER, verdict=Verdict.UNSURE), replace(EVEN, verdict=Verdict.UNSURE), ALL),
+            "None of 2 fixes was kept alone (1.8x as fast together), and not all was decided: "
+            "`torchlint verify --budget 600 train.py -- --lr 1` measures longer.",
+        ),
         ((), ""),
     ],
 )
