@@ -24,7 +24,7 @@ from torchlint.api import (
     method_of,
 )
 from torchlint_rules.shared.dataattribute import without_graph
-from torchlint_rules.shared.storedmemory import held, written
+from torchlint_rules.shared.storedmemory import may_change
 
 _LINKS: Final = re.compile(r"(?:\.(?:detach|cpu|numpy|tolist)\(\)|\.data|\.to\([^()\s]+\))+")
 _JOINS: Final = frozenset({"torch.cat", "torch.concat", "torch.stack", "torch.vstack"})
@@ -307,8 +307,7 @@ class DeferredSum:
         ):
             suffix += ".detach()"
         suffix += ".double()" if double else ""
-        loop = self.addition.loop.node
-        if clone and written(script, held(script, reading.tensor, loop), loop):
+        if clone and may_change(script, reading.tensor, self.addition.loop.node):
             suffix += ".clone()"
         loose = bool(reading.cast) and script.tree.breaks_lines(reading.tensor)
         bare = loose or (bool(suffix) and not script.tree.is_closed(reading.tensor))

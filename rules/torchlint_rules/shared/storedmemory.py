@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import ASSIGNED, Binding, How, Kind, Script, method_of, receiver_of
+from torchlint.api import ASSIGNED, Binding, How, Kind, Script, method_of, receiver_of, root_of
 
 _VIEWS: Final = frozenset(
     "unsqueeze squeeze view view_as reshape reshape_as permute transpose t flatten unflatten "
@@ -105,3 +105,20 @@ def written(script: Script, kept: Held, loop: cst.For | cst.While) -> bool:
     return bool(texts) and any(
         script.code(each.tensor) in texts for each in script.values.writes.within(loop)
     )
+
+
+def may_change(script: Script, value: cst.BaseExpression, loop: cst.For | cst.While) -> bool:
+    """Return whether what a stored value shares memory with may be modified after it was stored.
+
+    Only what each pass binds itself is known: any code may write into what was there before.
+    """
+    roots = [root_of(each, items=True) for each in held(script, value, loop).roots]
+    if not all(isinstance(each, cst.Name) and _is_new(script, each, loop) for each in roots):
+        return True
+    texts = {script.code(each) for each in roots}
+    return any(script.code(each.tensor) in texts for each in script.values.writes.within(loop))
+
+
+def _is_new(script: Script, name: cst.Name, loop: cst.For | cst.While) -> bool:
+    bindings = script.scopes.reaching(name)
+    return bool(bindings) and all(script.tree.inside(each.node, loop) for each in bindings)
