@@ -172,9 +172,15 @@ def _stacked_losses(
     if name != "torch.tensor" or edits is None or len(call.args) > 1 or given.keyword is not None:
         return None
     attached = [each for each in members.elements if not _is_detached(script, each)]
-    if attached:
-        code = f"[loss.detach() for loss in {script.code(given.value)}]"
+    if isinstance(given.value, cst.Name) and attached:
+        code = f"[loss.detach() for loss in {given.value.value}]"
         edits = (*edits, *script.edits.replace(given.value, code))
+    elif not isinstance(given.value, cst.Name):
+        for element in attached:
+            opening, closing = ("", "") if script.tree.is_closed(element) else ("(", ")")
+            span = script.span(element)
+            edits = (*edits, *script.edits.insert(span.start, opening))
+            edits = (*edits, *script.edits.insert(span.end, f"{closing}.detach()"))
     if script.program.devices.can_use_accelerator:
         edits = (*edits, *script.edits.insert(script.edits.closing(call) + 1, ".cpu()"))
     title = "Stack the losses with `torch.stack`"
