@@ -35,6 +35,9 @@ PASSING: Final = frozenset(
     "mean sum clone cpu cuda to float double half squeeze unsqueeze view reshape flatten".split()
 )
 
+_LEAVES: Final = "the values leave the function, and a caller may call `backward()` on them"
+_RETAINED: Final = "`retain_graph=True` keeps a graph, through which code may go backward again"
+
 
 class GraphKeptAlive(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
@@ -50,7 +53,7 @@ class GraphKeptAlive(Rule):
                 f"{_quoted(script, addition.target)} keeps the graph and all activations of every "
                 "batch: memory grows until the loop ends"
             )
-            fix = _detached(script, addition, carriers, hidden)
+            fix = _detached(script, addition, carriers, _LEAVES if hidden else "")
             yield self._finding(script, addition, carriers, message, fix, "high")
 
     def _trained(
@@ -63,7 +66,8 @@ class GraphKeptAlive(Rule):
                 f"{_quoted(script, addition.target)} keeps the nodes of the graph of every "
                 f"batch: host memory grows by tens of kilobytes a batch until {end}"
             )
-            fix = _detached(script, addition, carriers)
+            because = _RETAINED if script.once(_retains_graphs) else ""
+            fix = _detached(script, addition, carriers, because)
             yield self._finding(script, addition, carriers, message, fix, "low")
 
     def _beside(self, script: Script, addition: Accumulation) -> Iterator[Finding]:
@@ -75,7 +79,8 @@ class GraphKeptAlive(Rule):
                 f"{_quoted(script, addition.target)} keeps the part of every batch's graph that "
                 "`backward()` does not free: device memory grows until the loop ends"
             )
-            fix = _detached(script, addition, carriers, GraphUse.ESCAPED in uses)
+            because = _LEAVES if GraphUse.ESCAPED in uses else ""
+            fix = _detached(script, addition, carriers, because)
             yield self._finding(script, addition, carriers, message, fix, "medium")
 
     def _finding(
@@ -97,9 +102,9 @@ def _detached(
     script: Script,
     addition: Accumulation | Addition,
     carriers: list[cst.BaseExpression],
-    hidden: bool = False,
+    because: str,
 ) -> Fix:
-    """Return the fix that detaches what is kept; `hidden` code may still train on it."""
+    """Return the fix that detaches what is kept: exact if nothing, `because`, is against it."""
     value = _value(addition)
     edits = script.edits.insert(script.span(carriers[0]).end, ".detach()")
     if isinstance(value, _CONTAINERS):
@@ -110,10 +115,14 @@ def _detached(
         opening, closing = ("", "") if value.lpar else ("(", ")")
         edits = script.edits.insert(span.end, f"{closing}.detach()")
         edits += script.edits.insert(span.start, opening) if opening else ()
-    if hidden:
-        because = "the values leave the function, and a caller may call `backward()` on them"
+    if because:
         return Fix.unsafe("Detach what is kept", edits, because=because)
     return Fix.exact("Detach what is kept", edits)
+
+
+def _retains_graphs(script: Script) -> bool:
+    """Return whether a backward pass in view keeps its graph for another one."""
+    return any(site.given("retain_graph") for site in script.calls.of_methods("backward"))
 
 
 def _value(addition: Accumulation | Addition) -> cst.BaseExpression:
