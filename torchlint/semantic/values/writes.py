@@ -14,8 +14,9 @@ _VIEWS: Final = ("data", "T", "mT", "real")
 _FILLING: Final = frozenset(
     f"torch.distributed.{word}"
     for word in (
-        "all_reduce broadcast reduce scatter recv irecv all_gather_into_tensor "
-        "reduce_scatter_tensor"
+        "all_reduce all_reduce_coalesced broadcast reduce scatter recv irecv gather all_gather "
+        "all_gather_into_tensor all_gather_coalesced all_to_all all_to_all_single "
+        "reduce_scatter reduce_scatter_tensor"
     ).split()
 )
 """The functions that write into a tensor they get."""
