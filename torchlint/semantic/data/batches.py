@@ -183,7 +183,7 @@ class Batches(ValueAnalysis):
         for call in self.functions.own(region, cst.Call):
             if self.is_lost(call):
                 continue
-            if _moves(call):
+            if _moves(call) and (depth == CALLED or not _follows(call)):
                 if any(node.value in names for node in self._moved(call)):
                     return True
                 if isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call):
@@ -193,13 +193,7 @@ class Batches(ValueAnalysis):
             if not any(node.value in names for arg in call.args for node in self._roots(arg.value)):
                 continue
             callee = self.functions.callee(call)
-            if callee is not None and _tokenises(call):
-                if depth and self._moves_given(call, callee, names, depth - 1):
-                    return True
-                continue
-            if callee is not None and any(
-                _moves(inner) and not _follows(inner) for inner in self.functions.run_in(callee)
-            ):
+            if callee is not None and depth and self._moves_given(call, callee, names, depth - 1):
                 return True
             if callee is not None and self._moves_kept(call, callee, names):
                 return True
@@ -261,11 +255,14 @@ class Batches(ValueAnalysis):
 
     def _taken(self, call: cst.Call, callee: cst.FunctionDef, names: set[str]) -> set[str]:
         """Return the parameters that get something of one of some names."""
+        parameters = (*callee.params.params, *callee.params.kwonly_params)
+        values = {each: self.functions.passed(call, callee, each.name.value) for each in parameters}
+        starred = [arg.value for arg in call.args if arg.star]
         return {
-            param.name.value
-            for param in callee.params.params
-            if (value := self.functions.passed(call, callee, param.name.value)) is not None
-            and any(node.value in names for node in self._roots(value))
+            each.name.value
+            for each, value in values.items()
+            for given in (starred if value is None else [value])
+            if any(node.value in names for node in self._roots(given))
         }
 
     def _out_of_sight(self, call: cst.Call) -> bool:
@@ -293,6 +290,7 @@ class Batches(ValueAnalysis):
     def _roots(self, source: cst.CSTNode) -> Iterator[cst.Name]:
         """Yield the names in an expression, except indices and what is made into new tensors."""
         apart: list[cst.CSTNode] = [*self.tree.within(source, cst.SubscriptElement)]
+        apart += self.tree.within(source, cst.BinaryOperation)
         apart += (
             call
             for call in self.tree.within(source, cst.Call)
