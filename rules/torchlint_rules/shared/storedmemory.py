@@ -74,7 +74,8 @@ def _held_by_call(script: Script, call: cst.Call, loop: _Pass, depth: int) -> He
     if name in _SAME and call.args:
         return _held(script, call.args[0].value, loop, depth - 1)
     word, whole = method_of(call), receiver_of(call) if name is None else None
-    if whole is None or not (word in _VIEWS or word in _SLICES or word.endswith("_")):
+    fills = word.endswith("_") and whole is not None and script.kind(whole) is not Kind.MODULE
+    if whole is None or not (fills or word in _VIEWS or word in _SLICES):
         return _joined(
             _held(script, returned, callee, depth - 1)
             for callee in script.functions.callees(call)
