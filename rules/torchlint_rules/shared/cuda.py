@@ -128,6 +128,18 @@ def _runs(script: Script, step: Step, network: cst.BaseExpression) -> bool:
 
 def runs_tiny(script: Script, step: Step) -> bool:
     """Return whether a step trains only networks too tiny for their precision to matter."""
+    trained = _trained_in(script, step)
+    return bool(trained) and script.modules.sizes.are_tiny(*trained)
+
+
+def runs_convolutions(script: Script, step: Step) -> bool:
+    """Return whether the networks that a step trains mainly convolve."""
+    trained = _trained_in(script, step)
+    return bool(trained) and script.modules.sizes.are_convolutional(*trained)
+
+
+def _trained_in(script: Script, step: Step) -> list[cst.BaseExpression]:
+    """Return the networks that a step trains, none if one of them is unknown."""
     lineage = script.modules.lineage
     networks: list[cst.BaseExpression] = []
     grad = script.values.gradients.grad
@@ -136,9 +148,9 @@ def runs_tiny(script: Script, step: Step) -> bool:
         found = lineage.network(call)
         run = [found] if found is not None else [each for _, each in lineage.of(call).calls]
         if not run:
-            return False
+            return []
         networks += run
-    return script.modules.sizes.are_tiny(*networks)
+    return networks
 
 
 def moved_networks(script: Script) -> Iterator[Move]:
