@@ -70,9 +70,8 @@ def _in_environment(script: Script) -> bool:
 
 
 def _plays(script: Script) -> bool:
-    """Return whether code makes, derives or steps an environment, or learns from its rewards."""
-    environments = script.loops.environments
-    if environments.are_stepped or environments.are_learned_from:
+    """Return whether code makes, derives or steps an environment."""
+    if script.loops.environments.are_stepped:
         return True
     bases = (base.value for owner in script.tree.all(cst.ClassDef) for base in owner.bases)
     names = (*script.calls.called, *(script.name(base) or "" for base in bases))
