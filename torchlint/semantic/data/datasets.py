@@ -112,6 +112,20 @@ class Datasets(ValueAnalysis):
             return {Trait.IN_MEMORY: self.tree.code(node), **self._moved(node)}
         return self._of_all(node, (), self._of_value)
 
+    def classes(self, node: cst.BaseExpression, steps: tuple[None, ...] = ()) -> list[cst.ClassDef]:
+        """Return the classes in view of the datasets that an expression can be, or be part of."""
+        found: list[cst.ClassDef] = []
+        for value in self.origins.of(node, steps).values:
+            owner = self.functions.definition(value.func) if isinstance(value, cst.Call) else None
+            if isinstance(owner, cst.ClassDef):
+                found.append(owner)
+            elif isinstance(value, cst.Call) and value.args:
+                name = self.names.name(value.func)
+                if name in _WRAPPERS or name in _JOINED:
+                    inner: tuple[None, ...] = (None,) if name in _JOINED else ()
+                    found += self.classes(value.args[0].value, inner)
+        return found
+
     def entry_traits(
         self, dataset: cst.BaseExpression, collate: cst.BaseExpression | None, key: str
     ) -> Traits:
