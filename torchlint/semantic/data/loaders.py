@@ -157,7 +157,8 @@ class Loader(CallSite):
     @property
     def is_unread(self) -> bool:
         """Whether nothing draws from the loader."""
-        return self._loaders.short.is_unread(self.node)
+        holder = self._loaders.tree.parent(self.node)
+        return isinstance(holder, cst.Assign) and self._loaders.short.unread.are_unread(holder)
 
     @property
     def is_made_in_batch_loop(self) -> bool:
