@@ -176,8 +176,8 @@ def _hint(script: Script, attention: Attention) -> str | None:
     for mask in attention.masks:
         condition = script.code(mask.condition)
         if mask.fill is None:
-            named = any(word in condition.lower() for word in _ADDED)
-            if not named and not script.values.scores.is_causal(mask.condition):
+            is_told = any(word in condition.lower() for word in _ADDED)
+            if not is_told and not script.values.scores.is_causal(mask.condition):
                 return None
             hint = f" with `attn_mask={condition}`"
         elif script.values.scores.lowest(mask) is None:

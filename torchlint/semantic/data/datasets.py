@@ -30,6 +30,8 @@ class Trait(Enum):
     ITERABLE = auto()
     UNSHARDED = auto()
     """Iterable without sharding: every worker would yield the whole stream."""
+    DECODES = auto()
+    """Decodes an image or a sound whenever an item is read."""
     RANDOM = auto()
     """Draws random numbers."""
     MUTATES = auto()
@@ -409,9 +411,11 @@ class Datasets(ValueAnalysis):
         made = self.work.made_once(body)
         if made:
             found[Trait.ONCE] = made
-        drawn = self.work.drawn(body)
+        drawn, decoded = self.work.drawn(body), self.work.decoded(body)
         if drawn:
             found[Trait.RANDOM] = drawn
+        if decoded:
+            found[Trait.DECODES] = decoded
         inner = map(self._of_inner_call, self.functions.own(body, cst.Call))
         within = map(self._of_inner_item, self.functions.own(body, cst.Subscript))
         for traits in (*inner, *within):
