@@ -234,7 +234,7 @@ class _Reader:
         return None
 
     def _only_read(self, line: cst.Assign) -> cst.Name | None:
-        """Return the only read of weights that others keep or hand back for nobody to read."""
+        """Return the only read of weights that others keep or hand back, and that stays unread."""
         target, unread = line.targets[0].target, self.all.unread
         uses = unread.uses(line, target) if isinstance(target, cst.Name) else []
         left = [use for use in uses if not unread.is_idle(use)]
