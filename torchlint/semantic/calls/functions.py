@@ -56,6 +56,8 @@ class Functions:
         """Return the class of a `self` parameter, None for any other parameter."""
         self.given = self._passing.given
         """Return the expressions that calls in view pass to a parameter, and its default."""
+        self.gathered = self._passing.gathered
+        """Return the arguments of calls in view that `*args` or `**kwargs` gathers."""
         self.passed = self._passing.passed
         """Return the expression that a call passes for a parameter, None if it passes none."""
         self._aliases = Aliases(self)

@@ -37,6 +37,30 @@ class Passing(Part):
             found.append(value if value is not None else parameter.default)
         return [each for each in found if each is not None]
 
+    def gathered(self, parameter: cst.Param) -> list[cst.Arg]:
+        """Return the arguments of calls in view that `*args` or `**kwargs` gathers, as written."""
+        function = self.tree.parent(self.tree.parent(parameter))
+        if type(function) is not cst.FunctionDef:
+            return []
+        params = function.params
+        named = {each.name.value for each in (*params.params, *params.kwonly_params)}
+        calls = list(self._running(function))
+        if parameter.star == "**":
+            given = [each for call in calls for each in call.args if each.keyword or each.star]
+            return [
+                each
+                for each in given
+                if each.star == "**" or (each.keyword and each.keyword.value not in named)
+            ]
+        first = len(self._places(function))
+        return [
+            each
+            for call in calls
+            for number, each in enumerate(call.args)
+            if not each.keyword and each.star != "**"
+            if number + self._bound_first(call, function) >= first
+        ]
+
     def _running(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         """Yield the calls that run a function, for one that hands all on those that give it."""
         for call in self.functions.callers(function):
