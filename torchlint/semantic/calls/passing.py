@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.part import Part
+from torchlint.semantic.calls.runners import Runners
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
 
@@ -25,6 +27,10 @@ _DEFAULTS: Final = frozenset("default default_factory factory".split())
 class Passing(Part):
     """Relates the arguments of calls to the parameters of the functions that they run."""
 
+    @cached_property
+    def _runners(self) -> Runners:
+        return Runners(self.functions)
+
     def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
         """Return the expressions that calls in view pass to a parameter, and its default."""
         function = self.tree.parent(self.tree.parent(parameter))
@@ -35,6 +41,7 @@ class Passing(Part):
         for call in self._running(function):
             value = self.passed(call, function, parameter.name.value)
             found.append(value if value is not None else parameter.default)
+        found += self._runners.given(function, parameter)
         return [each for each in found if each is not None]
 
     def gathered(self, parameter: cst.Param) -> list[cst.Arg]:
