@@ -482,6 +482,24 @@ class Kinds(Analysis):
         for source in self.iteration.iterated(value):
             if self.kind(source) is _LOADER:
                 return source
+            callees = self.functions.callees(source) if isinstance(source, cst.Call) else ()
+            for function in filter(self.functions.is_generator, callees):
+                if (found := self._handed_on(function)) is not None:
+                    return found
+        return None
+
+    @memoized(None)
+    def _handed_on(self, generator: cst.FunctionDef) -> cst.BaseExpression | None:
+        """Return the loader whose batches a generator yields: `yield from loader`."""
+        for node in self.functions.own(generator.body, cst.Yield):
+            given = node.value.item if isinstance(node.value, cst.From) else node.value
+            drawn = [] if given is None else [given]
+            if isinstance(given, cst.Name) and not isinstance(node.value, cst.From):
+                bindings = self.scopes.reaching(given)
+                drawn = [each.value for each in bindings if each.how is _LOOP and each.value]
+            for each in drawn:
+                if (found := self.loader(each)) is not None:
+                    return found
         return None
 
     def _element(self, value: cst.BaseExpression, path: tuple[int, ...]) -> Kind:
