@@ -49,6 +49,8 @@ class Functions:
         """Return the class of this file that an expression is known to be an instance of."""
         self._holding = Instances(tree, scopes, names)
         self._overriding = Overriding(self)
+        self.is_base = self._overriding.is_base
+        """Return whether another class in view derives from a class."""
         self._passing = Passing(self)
         self._unpacking = Unpacking(self)
         self.switches = Switches(self)
@@ -369,7 +371,7 @@ class Functions:
         if isinstance(owner, cst.ClassDef) and name == "__init__":
             for made in self._overriding.inheriting(function, owner):
                 yield from self.makings(made)
-            if not self._overriding.is_base(owner):
+            if not self.is_base(owner):
                 return
         if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
             for call in self._calls_of_values:
