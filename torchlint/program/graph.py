@@ -315,7 +315,7 @@ class Graph(ABC):
     def is_in_program(self, path: str) -> bool:
         """Return whether a start reaches a module by imports, and something that trains.
 
-        A module that nobody imports may be a start as well: of a notebook, or of a command.
+        A module without importers may be a start as well: of a notebook, or of a command.
         """
         found = self._in_program.get(path)
         if found is None:
