@@ -101,9 +101,9 @@ def _indices(script: Script) -> Iterator[_Transfer]:
         made = [each for each in given if _is_on_host(script, each)]
         if made and script.values.placement.may_be_on_device(item.value):
             index = script.code(made[0])
-            if (line := (script.tree.statement(item), index)) in seen:
+            if (here := (script.scopes.home(item), index)) in seen:
                 continue
-            seen.add(line)
+            seen.add(here)
             cost = f"copies `{index}` to the device and waits; make the index there, once, or slice"
             yield _Transfer(item, cost)
 

@@ -320,7 +320,7 @@ class Datasets(ValueAnalysis):
         found.append(self._of_state(owner, bodies))
         if _ITERABLE in bases:
             found.append(self._of_stream(stream))
-        works = any(trait is not Trait.ONCE for each in found for trait in each)
+        works = any(each.keys() - {Trait.ONCE, Trait.DECODES} for each in found)
         if read is not None and _ITERABLE not in bases and not works:
             found.append(self._of_memory(owner, read))
         if self._few(owner):
