@@ -28,7 +28,7 @@ demo: $(VENV)/demo.stamp
 test: lint
 	@$(BIN)/torchlint check torchlint rules fixtures/quiet
 	@$(BIN)/torchlint check --quiet fixtures/scripts > /dev/null; test $$? -eq 1
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: $(VENV)/test.stamp
 	@$(BIN)/ruff check .

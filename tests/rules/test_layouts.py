@@ -1,8 +1,9 @@
 """Where a script has its brackets and line ends changes neither what is found nor the fix.
 
-Every example of every rule is laid out in other ways. Nothing more is said of it, nothing over
-several lines, and every fix that is made is one that the engine takes: it compiles and keeps all
-comments. In the layouts of formatters nothing less is said, and a fix does the same or is left out.
+Every example of every rule is laid out in three other ways, the next example in the next three.
+Nothing more is said of it, nothing over several lines, and every fix that is made is one that the
+engine takes: it compiles and keeps all comments. In the layouts of formatters nothing less is said,
+and a fix does the same or is left out.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Looked(NamedTuple):
 FORMATTED = ("calls", "chains", "arguments", "values", "windows")
 """Layouts that formatters and editors make; nobody has the others everywhere."""
 
+OTHERS = tuple(layout for layout in LAYOUTS if layout not in FORMATTED)
+
 BY_LAYOUT = {
     ("TL201", "predictions as lists: unsafe, they stay in GPU memory meanwhile"),
     ("TL204", "three on a line that becomes too long"),
@@ -55,13 +58,20 @@ SILENT = {
 
 @pytest.mark.parametrize("code", CODES)
 def test_another_layout_gets_the_same_findings_and_fixes(code: str) -> None:
-    for example in examples_of(REGISTRY.find(code).load()):
+    for number, example in enumerate(examples_of(REGISTRY.find(code).load())):
         rules = REGISTRY.select(Settings(select=(code, *example.beside)))
         plain = _look(example.before, rules, example)
-        for layout in LAYOUTS:
+        for layout in _layouts(number):
             text = _laid_out(example.before, layout)
             if text is not None:
                 _compare(plain, _look(text, rules, example), (code, example.sentence), layout)
+
+
+def _layouts(number: int) -> tuple[str, str, str]:
+    """Return the layouts of an example: two of formatters and another."""
+    first = FORMATTED[number % len(FORMATTED)]
+    second = FORMATTED[(number + 2) % len(FORMATTED)]
+    return first, second, OTHERS[number % len(OTHERS)]
 
 
 def _look(text: str, rules: Selection, example: Example) -> Looked:

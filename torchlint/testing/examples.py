@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from torchlint.engine import FileResult, FixResult, check_source, fix_source
 from torchlint.engine.programs import Link, Programs, alone
 from torchlint.page.document import Snippet
 from torchlint.page.failure import PageError
-from torchlint.registry import RegistryError, RuleHead, Selection, load_registry
+from torchlint.registry import Registry, RegistryError, RuleHead, Selection, load_registry
 from torchlint.rule import Rule
 from torchlint.source import Source
 
@@ -168,9 +169,8 @@ def _options(rule: type[Rule], written: str) -> dict[str, Any]:
 
 def _selection(example: Example) -> Selection:
     """Select the rule of an example and its additional rules, from all registered rules."""
-    try:
-        registry = load_registry()
-    except RegistryError:
+    registry = _installed()
+    if registry is None:
         return Selection.of(example.rule)
     beside = [registry.find(code.strip(",")) for code in example.beside]
     heads = [RuleHead.of(example.rule), *beside]
@@ -180,6 +180,15 @@ def _selection(example: Example) -> Selection:
         known={**registry.known, example.rule.code: example.rule.name},
         complete=False,
     )
+
+
+@cache
+def _installed() -> Registry | None:
+    """Return all rules, listed once, as that takes longer than most examples."""
+    try:
+        return load_registry()
+    except RegistryError:
+        return None
 
 
 def _check_findings(example: Example, result: FileResult) -> None:

@@ -17,6 +17,7 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
 from torchlint.semantic.syntax.methods import choices_of
 from torchlint.semantic.values.iteration import Iteration
+from torchlint.semantic.values.kind import Kind, called
 from torchlint.semantic.values.values import Values
 
 Steps = tuple[int | str | None, ...]
@@ -44,6 +45,8 @@ class Origin(NamedTuple):
     complete: bool
     given: cst.Param | None = None
     """The parameter behind the value that code which is not in view may pass too."""
+    members: tuple[cst.Call, ...] = ()
+    """The calls whose unseen results have the value as a member, if all else is known."""
 
     @property
     def known(self) -> tuple[cst.BaseExpression, ...]:
@@ -66,6 +69,8 @@ class _Reach:
 
     ends: bool = False
     """Whether the expression is an origin itself."""
+    holds: bool = False
+    """Whether the expression is a call whose unseen result has the value as a member."""
     lost: bool = False
     given: cst.Param | None = None
     onward: list[_At] = field(default_factory=list)
@@ -87,6 +92,7 @@ class Origins(Analysis):
     def of(self, node: cst.BaseExpression, steps: Steps = ()) -> Origin:
         """Return every expression that `node`, or the element at `steps` in it, can be."""
         found: dict[int, cst.BaseExpression] = {}
+        members: list[cst.Call] = []
         seen: set[tuple[int, Steps]] = set()
         lost, given = False, None
         places: list[_At] = [(node, steps)]
@@ -101,9 +107,12 @@ class Origins(Analysis):
             reach = self._reach(place)
             if reach.ends:
                 found[id(node)] = node
+            elif reach.holds and type(node) is cst.Call and node not in members:
+                members.append(node)
             lost, given = lost or reach.lost, reach.given or given
             places += reach.onward[::-1]
-        return Origin(tuple(found.values()), not lost, given)
+        known = not lost and not members
+        return Origin(tuple(found.values()), known, given, () if lost else tuple(members))
 
     @memoized(_Reach(lost=True))
     def _reach(self, place: _At) -> _Reach:
@@ -161,16 +170,12 @@ class Origins(Analysis):
     def _follow_binding(self, binding: Binding, steps: Steps, reach: _Reach) -> None:
         value = binding.value
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
-            given = self.functions.given(binding.node)
-            if self.functions.given_unseen(binding.node):
-                reach.given = binding.node
-            reach.lost = reach.lost or not given
-            for one in given:
-                reach.follow(one, steps)
+            self._follow_parameter(binding.node, steps, reach)
         elif value is None:
             reach.lost = reach.lost or binding.how is not How.DECLARED
         elif binding.how is How.ASSIGN or (binding.how is How.AUGMENTED and steps):
-            reach.follow(value, steps)
+            if not _computes(binding.node):
+                reach.follow(value, steps)
         elif binding.how is How.UNPACKED and not binding.starred:
             reach.follow(value, (*binding.path, *steps))
         elif binding.how is How.LOOP:
@@ -181,6 +186,20 @@ class Origins(Analysis):
                 reach.follow(source, (None, *path, *steps))
         else:
             reach.lost = True
+
+    def _follow_parameter(self, node: cst.Param, steps: Steps, reach: _Reach) -> None:
+        if self.functions.given_unseen(node):
+            reach.given = node
+        given = self.functions.given(node)
+        gathered = self.functions.gathered(node) if steps and node.star else []
+        reach.lost = reach.lost or not (given or gathered)
+        for one in given:
+            reach.follow(one, steps)
+        for arg in gathered:
+            if arg.star:
+                reach.follow(arg.value, steps if arg.star == "**" else (None, *steps[1:]))
+            elif arg.keyword is None or _fits(arg.keyword.value, steps[0]):
+                reach.follow(arg.value, steps[1:])
 
     def additions(self, node: cst.Name | cst.Attribute) -> list[cst.BaseExpression]:
         """Return the values that the file adds to a container later."""
@@ -317,8 +336,10 @@ class Origins(Analysis):
             return
         if name in _WHOLE and type(steps[0] if steps else None) is int:
             return
-        if steps and name != "torch.utils.data.random_split":
+        if len(steps) > 1 and not _is_tensor(name):
             reach.lost = True
+        elif steps and name != "torch.utils.data.random_split" and not _is_tensor(name):
+            reach.holds = True
         else:
             reach.ends = True
 
@@ -376,6 +397,16 @@ def _pattern(name: cst.BaseExpression) -> re.Pattern[str] | None:
         spelled = any(isinstance(part, cst.FormattedStringText) for part in name.parts)
         return re.compile("".join(texts)) if spelled else None
     return None
+
+
+def _is_tensor(name: str | None) -> bool:
+    """Return whether a call gives a tensor, whose items are tensors like it."""
+    return name is not None and name.startswith("torch.") and called(name) is Kind.TENSOR
+
+
+def _computes(node: cst.CSTNode) -> bool:
+    """Return whether a line changes what a variable holds in place: `values /= 2` adds no item."""
+    return type(node) is cst.AugAssign and not isinstance(node.operator, cst.AddAssign)
 
 
 def _fits(key: int | str | None, wanted: int | str | None) -> bool:
