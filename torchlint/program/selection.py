@@ -71,7 +71,7 @@ def select(graph: Graph, path: str, lines: Lines) -> View:
         selection.add_settings()
         selection.add_callees()
     idle, is_beside_training = Idle(graph).names(path), graph.optimizes()
-    if selection.trains:
+    if selection.trains or (selection.callers and graph.is_in_program(path)):
         view = _View(selection, lines).build()
     elif idle or (own.starts and is_beside_training):
         view = View(path)
@@ -283,6 +283,8 @@ class _Selection:
         elsewhere = [
             place for place in self.graph.users(symbol) if self.graph.is_in_program(place.path)
         ]
+        if symbol.path == self.path:
+            elsewhere += self.graph.finders(self.path)
         if len(elsewhere) > _MOST_USERS:
             elsewhere = [place for place in elsewhere if self._compiles(place)]
         yield from (place for place in elsewhere[:_MOST_USERS] if place.path != self.path)
