@@ -283,8 +283,7 @@ class _Selection:
         elsewhere = [
             place for place in self.graph.users(symbol) if self.graph.is_in_program(place.path)
         ]
-        if symbol.path == self.path:
-            elsewhere += self.graph.finders(self.path)
+        elsewhere += self.graph.finders(symbol.path)
         if len(elsewhere) > _MOST_USERS:
             elsewhere = [place for place in elsewhere if self._compiles(place)]
         yield from (place for place in elsewhere[:_MOST_USERS] if place.path != self.path)
@@ -405,9 +404,11 @@ class _View:
     def _escaping(self, place: Place, definition: Definition) -> Iterator[Symbol]:
         if definition.kind in _CALLABLE:
             exported = (self.graph.outline(place.path) or Outline()).exports or ()
+            is_found = any(True for _ in self.graph.finders(place.path))
             for symbol in (Symbol(place.path, name) for name in definition.binds):
                 if (
-                    symbol.name in exported
+                    is_found
+                    or symbol.name in exported
                     or self.graph.is_reexported(symbol)
                     or any(map(self._is_outside, self._users(symbol)))
                 ):
