@@ -189,7 +189,7 @@ class Placement(ValueAnalysis):
         if method == "type_as":
             return False
         if self.kinds.kind(node.func.value) not in TENSORS:
-            return False
+            return self.kinds.kind(node) in TENSORS and self.on_host(node.func.value)
         tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
         return self._all_on_host([node.func.value, *tensors])
 
