@@ -116,10 +116,13 @@ class Functions:
 
     def partial(self, call: cst.Call) -> str | None:
         """Return the qualified name that calling a `functools.partial` object runs."""
-        made = self.scopes.only(call.func).value
-        if isinstance(made, cst.Call) and self.names.name(made.func) == "functools.partial":
-            return self.names.name(made.args[0].value) if made.args else None
-        return None
+        made = self.prepared(call)
+        given = made.args if made is not None else ()
+        return self.names.name(given[0].value) if given else None
+
+    def prepared(self, call: cst.Call) -> cst.Call | None:
+        """Return the `functools.partial` whose object a call runs, with its first arguments."""
+        return self._passing.prepared(call.func)
 
     def _joint(self, bindings: tuple[Binding, ...]) -> Definition | None:
         found: set[Definition] = set()

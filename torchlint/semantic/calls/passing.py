@@ -101,7 +101,7 @@ class Passing(Part):
         index = place - self._bound_first(call, function)
         if self._is_partial(call):
             index += 1
-        elif (made := self._partial_behind(call.func)) is not None:
+        elif (made := self.prepared(call.func)) is not None:
             known = self.passed(made, function, name)
             if known is not None:
                 return known
@@ -118,7 +118,7 @@ class Passing(Part):
         return {each.name.value: place for place, each in enumerate(parameters)}
 
     @memoized(None)
-    def _partial_behind(self, called: cst.CSTNode) -> cst.Call | None:
+    def prepared(self, called: cst.CSTNode) -> cst.Call | None:
         """Return the call of `functools.partial` whose result a name holds."""
         held = self.functions.held(self.scopes.only(called))
         made = held[0] if len(held) == 1 else None

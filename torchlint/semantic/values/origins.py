@@ -228,7 +228,7 @@ class Origins(Analysis):
         return self.values.key(node) if isinstance(node, cst.Subscript) else node
 
     def _follow_item(self, node: cst.Subscript, steps: Steps, search: _Search) -> None:
-        if isinstance(node.slice[0].slice, cst.Slice):
+        if _takes_many(node.slice[0].slice):
             if steps:
                 self._follow(node.value, (None, *steps[1:]), search)
             else:
@@ -384,3 +384,9 @@ def _computes(node: cst.CSTNode) -> bool:
 
 def _fits(key: int | str | None, wanted: int | str | None) -> bool:
     return key is None or wanted is None or key == wanted
+
+
+def _takes_many(index: cst.BaseSlice) -> bool:
+    """Return whether an index keeps the members, as `[1:]` and the new axis of `[None]` do."""
+    word = index.value if isinstance(index, cst.Index) else None
+    return isinstance(index, cst.Slice) or (isinstance(word, cst.Name) and word.value == "None")
