@@ -315,8 +315,9 @@ class Frequencies(LoopAnalysis):
                 self.rare(test.right, wanted),
             )
             if wanted and sum(sides) == 1:
-                other = test.right if sides[0] else test.left
-                sides = (True, self._asks_for_end(other) or self._is_signal(other))
+                rare, other = (test.left, test.right)[:: 1 if sides[0] else -1]
+                ends = self._asks_for_end(other) or self._is_signal(other)
+                sides = (True, ends or self._is_of_count(other, rare))
             return any(sides) if both else all(sides)
         if isinstance(test, cst.NamedExpr):
             return self.rare(test.value, wanted)
@@ -338,6 +339,15 @@ class Frequencies(LoopAnalysis):
             return any(sides) if both else all(sides)
         modulo = isinstance(test.operator, cst.Modulo)
         return not wanted if modulo else wanted and self._mentions_rarity(test)
+
+    def _is_of_count(self, test: cst.BaseExpression, periodic: cst.BaseExpression) -> bool:
+        """Return whether a test asks for one value of what another one divides: `n == 1`."""
+        counts = (each.left for each in self.tree.within(periodic, cst.BinaryOperation))
+        return (
+            isinstance(test, cst.Comparison)
+            and isinstance(test.comparisons[0].operator, cst.Equal)
+            and self.tree.code(test.left) in map(self.tree.code, counts)
+        )
 
     @staticmethod
     def _is_signal(test: cst.BaseExpression) -> bool:
