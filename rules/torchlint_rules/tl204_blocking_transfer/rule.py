@@ -7,7 +7,19 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Frequency, Loader, Move, Note, Part, Rule, Script
+from torchlint.api import (
+    Edits,
+    Finding,
+    Fix,
+    Frequency,
+    Loader,
+    Move,
+    Note,
+    Part,
+    Rule,
+    Script,
+    receiver_of,
+)
 from torchlint_rules.shared.pinning import Held, available, held, unpinned, unseen
 from torchlint_rules.shared.wording import listed
 from torchlint_rules.tl204_blocking_transfer.hostwrites import is_written_after
@@ -17,6 +29,7 @@ _MOST_NAMES: Final = 4
 """How many copies the message of one finding names."""
 _MOVERS: Final = ("accelerate", "lightning", "fastai")
 """Frameworks that put the batches of their loops on the device themselves."""
+_CASTS: Final = ("float", "double", "half", "bfloat16", "long", "int", "bool", "type", "to")
 _OWN_CLASS: Final = (
     "if what moves is an object of a class that is not visible here, its method has to know the "
     "argument"
@@ -37,14 +50,15 @@ class BlockingTransfer(Rule):
                 continue
             if script.loops.owner(call) in _MOVERS:
                 continue
-            parts = script.loaders.parts.of(move.moved)
+            batch = _before_cast(script, move.moved)
+            parts = script.loaders.parts.of(batch)
             if not parts or any(_is_rare(script, part, call) for part in parts):
                 continue
             if script.program.moves.is_never_cuda(move) and not script.program.moves.is_never_mps(
                 move
             ):
                 continue
-            holds = {held(script, part, move.moved) for part in parts}
+            holds = {held(script, part, batch) for part in parts}
             if Held.OTHER in holds:
                 continue
             if due is None:
@@ -54,10 +68,10 @@ class BlockingTransfer(Rule):
                 continue
             if not is_written_after(script, move):
                 value, sure = _value(script, move), Held.UNSHOWN not in holds
-                doubt = script.loaders.provenance.called_elsewhere(move.moved)
+                doubt = script.loaders.provenance.called_elsewhere(batch)
                 if not doubt and not pinned:
                     doubt = _doubt(script, parts)
-                waits.append(_Wait(move, value, pinned, sure, doubt))
+                waits.append(_Wait(move, value, pinned, sure, doubt, batch is not move.moved))
         for together in _batches(script, waits):
             yield self._finding(script, together)
 
@@ -72,6 +86,8 @@ class BlockingTransfer(Rule):
         )
         if not all(wait.pinned for wait in waits):
             message += " (needs pinned memory)"
+        if any(wait.is_cast for wait in waits):
+            message += ", and convert behind the copy: a conversion leaves pinned memory"
         span, *others = (script.span(line[0].move.call) for line in _lines(script, waits))
         notes = tuple(Note(other, "and here") for other in others)
         return Finding(self.code, span, message, _fix(script, waits), notes)
@@ -87,6 +103,16 @@ class _Wait(NamedTuple):
     """Whether the file shows that the moved value is a tensor."""
     doubt: str
     """Why the loader may be unable to pin it, or may be another one."""
+    is_cast: bool
+    """Whether the host converts the batch first."""
+
+
+def _before_cast(script: Script, node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return what a conversion of the host converts: the `x` of `x.float()`, `x.to(dtype)`."""
+    inner = receiver_of(node, *_CASTS) if isinstance(node, cst.Call) else None
+    if inner is None or not isinstance(node, cst.Call) or script.name(node.func) is not None:
+        return node
+    return node if script.program.moves.move(node) is not None else _before_cast(script, inner)
 
 
 def _batches(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
@@ -94,12 +120,13 @@ def _batches(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
 
     Those of a batch stand in one loop, or in one function without a loop.
     """
-    batches: dict[tuple[int, bool], list[_Wait]] = {}
+    batches: dict[tuple[int, bool, bool], list[_Wait]] = {}
     for line in _lines(script, waits):
         loop = script.loops.batch_loop(line[0].move.call)
         place = loop.node if loop is not None else script.scopes.home(line[0].move.call)
         exact = all(wait.is_tensor and not wait.doubt for wait in line)
-        batches.setdefault((id(place), exact), []).extend(line)
+        cast = any(wait.is_cast for wait in line)
+        batches.setdefault((id(place), exact, cast), []).extend(line)
     return list(batches.values())
 
 
@@ -149,6 +176,8 @@ def _fix(script: Script, waits: list[_Wait]) -> Fix | None:
     first = min((wait.move.call for wait in waits), key=script.tree.order)
     imported = script.edits.importing("torch", at=first)
     if None in values or imported is None or script.program.devices.framework != "none":
+        return None
+    if any(wait.is_cast for wait in waits):
         return None
     edits = tuple(edit for line in _lines(script, waits) for edit in _passing(script, line))
     needed = imported[1] if any("is_available" in str(value) for value in values) else ()
