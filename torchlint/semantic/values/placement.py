@@ -8,9 +8,11 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.libraries import DRAWN, FILLED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.hosting import Hosting
 from torchlint.semantic.values.kind import TENSORS, Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -187,7 +189,7 @@ class Placement(ValueAnalysis):
         if method == "type_as":
             return False
         if self.kinds.kind(node.func.value) not in TENSORS:
-            return False
+            return self.kinds.kind(node) in TENSORS and self.on_host(node.func.value)
         tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
         return self._all_on_host([node.func.value, *tensors])
 
@@ -247,4 +249,19 @@ class Placement(ValueAnalysis):
         return (
             isinstance(source, (cst.Name, cst.Attribute, cst.Subscript))
             and self.kinds.kind(source) is Kind.LOADER
+            and not self._is_prepared(source)
         )
+
+    @memoized(False)
+    def _is_prepared(self, loader: cst.BaseExpression) -> bool:
+        """Return whether a framework has prepared a loader, which then moves its batches."""
+        for binding in self.functions.bindings(loader):
+            if binding.parameter is not None:
+                if any(map(self._is_prepared, self.functions.given(binding.parameter))):
+                    return True
+            elif (
+                isinstance(binding.value, cst.Call) and self.names.name(binding.value.func) is None
+            ):
+                if method_of(binding.value) in PREPARING:
+                    return True
+        return False
