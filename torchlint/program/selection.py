@@ -20,7 +20,8 @@ Lines = Callable[[str, int, int], str]
 MOST_CHARACTERS: Final = 16_000
 """The characters of all excerpts of a view."""
 
-_LONG_CALLER: Final = 12_000
+_LONG_CALLER: Final = 8_000
+_LONG_CLASS: Final = 12_000
 _LONGEST_CALLER: Final = 32_000
 """From and up to how many characters one caller is linked beside the others: a long `main()`."""
 _MOST_OF_USERS: Final = 4_000
@@ -160,12 +161,13 @@ class _Selection:
         """Take a definition that uses those of the file; one long one has room of its own."""
         room, most = self._room, self._most(place)
         size = self.graph.definition(place).size
-        if self._take(place, most) or self._has_long_caller:
+        least = max(room, _LONG_CLASS) if self._is_class(place) else _LONG_CALLER
+        if self._has_long_caller or not least < size <= most:
+            self._take(place, most)
             return
-        if max(room, _LONG_CALLER) < size <= most:
-            self._room += size
-            self._has_long_caller = self._take(place, most)
-            self._room = self._room if self._has_long_caller else room
+        self._room += size
+        self._has_long_caller = self._take(place, most)
+        self._room = self._room if self._has_long_caller else room
 
     def _most(self, place: Place) -> int:
         """Return the characters that a definition may have which uses those of the file."""
