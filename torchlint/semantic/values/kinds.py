@@ -12,7 +12,13 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import choices_of, last_word, method_of, replaces_itself
+from torchlint.semantic.syntax.methods import (
+    choices_of,
+    last_word,
+    method_of,
+    receiver_of,
+    replaces_itself,
+)
 from torchlint.semantic.values.datasetfields import kind_of_field
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
@@ -210,6 +216,7 @@ class Kinds(Analysis):
                 return self._element(node.value, (index,))
         return _UNKNOWN
 
+    @memoized(False)
     def _is_batch(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a whole batch of a loader, or an element of one."""
         if isinstance(node, cst.Subscript):
@@ -217,13 +224,17 @@ class Kinds(Analysis):
         if not isinstance(node, cst.Name):
             return False
         reaching = self.scopes.reaching(node)
-        return bool(reaching) and all(
-            binding.how is _LOOP
-            and binding.value is not None
-            and (source := self.iteration.source(binding.value, binding.path)[0]) is not None
-            and self.kind(source) is _LOADER
-            for binding in reaching
-        )
+        return bool(reaching) and all(map(self._draws_batch, reaching))
+
+    def _draws_batch(self, binding: Binding) -> bool:
+        """Return whether a loop draws batches of a loader, or the members of a batch."""
+        if binding.how is not _LOOP or binding.value is None:
+            return False
+        source, path = self.iteration.source(binding.value, binding.path)
+        if source is None or self.kind(source) is _LOADER:
+            return source is not None
+        held = receiver_of(source, "items" if path == (1,) else "values")
+        return held is not None and self._is_batch(held)
 
     def _kind_of_comparison(self, node: cst.Comparison) -> Kind:
         if any(
@@ -293,6 +304,9 @@ class Kinds(Analysis):
             # a method of the value in question: `model = model.to(device)` in a loop
             return base
         if base is _UNKNOWN:
+            call = self.tree.parent(func)
+            if method in PREPARING and isinstance(call, cst.Call) and len(call.args) == 1:
+                return self.kind(call.args[0].value)
             moved = method in ("to", "cuda") and self._is_batch(func.value)
             if name is None and (moved or method in _TENSOR_ONLY or self._is_sent_round(func)):
                 return _TENSOR
@@ -507,11 +521,7 @@ class Kinds(Analysis):
             given = [b.value for b in reaching if b.how is _ASSIGN and b.value is not None]
             if given and len(given) == len(reaching):
                 return joined([self._element(one, path) for one in given])
-            if reaching and all(b.how is _LOOP for b in reaching):
-                batches = [self.iteration.source(b.value, b.path)[0] for b in reaching if b.value]
-                loaders = [b for b in batches if b is not None and self.kind(b) is _LOADER]
-                return _TENSOR if len(loaders) == len(batches) else _UNKNOWN
-            return _UNKNOWN
+            return _TENSOR if self._is_batch(value) else _UNKNOWN
         if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
             return self.kind(value.elt)
         return self._element_of_call(value, path) if isinstance(value, cst.Call) else _UNKNOWN

@@ -8,9 +8,11 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.libraries import DRAWN, FILLED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.hosting import Hosting
 from torchlint.semantic.values.kind import TENSORS, Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -241,4 +243,14 @@ class Placement(ValueAnalysis):
         return (
             isinstance(source, (cst.Name, cst.Attribute, cst.Subscript))
             and self.kinds.kind(source) is Kind.LOADER
+            and not self._is_prepared(source)
         )
+
+    @memoized(False)
+    def _is_prepared(self, loader: cst.BaseExpression) -> bool:
+        """Return whether a framework may have prepared a loader, so that it moves its batches."""
+        if isinstance(loader, cst.Call):
+            return method_of(loader) in PREPARING
+        bindings = self.functions.bindings(loader)
+        values = (each for one in bindings for each in (one.value, *self.functions.held(one)))
+        return any(each is not None and self._is_prepared(each) for each in values)
