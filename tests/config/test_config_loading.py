@@ -260,6 +260,7 @@ def test_the_target_follows_the_projects_own_requirement(
         ("environment.yml", "dependencies:\n  - pytorch::pytorch>=2.0,<3\n", (2, 0)),
         ("environment.yml", "dependencies:\n  - pytorch 1.13 py3.8_0\n", (1, 13)),
         ("environment.yml", "dependencies:\n  - pytorch-cuda=11.8\n  - pytorch\n", None),
+        ("conda_env_gpu.yml", "dependencies:\n  - pytorch=1.13.0\n", (1, 13)),
         ("environment.yaml", "- pip:\n  - 'torch == 2.3.*'\n", (2, 3)),
     ],
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from torchlint.cli.replay import MOST_BYTES, SUFFIX, Command, Inputs, Output
+from torchlint.config.requirement import other_lists
 from torchlint.engine.files import DECIDING, Discovery
 from torchlint.engine.layout import SettingsOf, layout_of
 from torchlint.engine.store import keep, sources_below
@@ -77,7 +78,7 @@ def inputs_of(
         *map(str, configurations),
         *(os.path.join(folder, name) for folder in above for name in (*DECIDING, _EXCLUDED)),  # noqa: PTH118
         *folders,
-        *_deciding_in(folders),
+        *_deciding_in((*above, *folders)),
         *map(str, found.files),
         *others,
     ]
@@ -98,6 +99,7 @@ def _deciding_in(folders: Iterable[str]) -> Iterator[str]:
             file = os.path.join(folder, name)  # noqa: PTH118
             if os.path.lexists(file):
                 yield file
+        yield from map(str, other_lists(Path(folder)))
 
 
 def _forget(folder: Path) -> None:

@@ -17,6 +17,9 @@ PROJECT_FILES: Final = (
 )
 """The files of a project that name the packages it needs, the one that counts most first."""
 
+_LISTS: Final = ("requirements?*.txt", "*env*.yml", "*env*.yaml")
+"""What other lists of the packages of a project are called."""
+
 _INSTALLED: Final = (".txt", ".yml", ".yaml")
 """The endings of lists that are installed: without a cap, they bring the newest torch."""
 
@@ -39,12 +42,17 @@ def required_torch(folder: Path) -> tuple[tuple[int, int], Path] | None:
     """
     for parent in (folder, *folder.parents):
         named = [parent / name for name in PROJECT_FILES]
-        for file in (*named, *sorted(parent.glob("requirements?*.txt"))):
+        for file in (*named, *other_lists(parent)):
             if file.is_file() and (version := _lowest(file)) is not None:
                 return version, file
         if any((parent / name).exists() for name in _LAST):
             break
     return None
+
+
+def other_lists(folder: Path) -> list[Path]:
+    """Return the lists of packages in a folder that have a name of their own."""
+    return [file for pattern in _LISTS for file in sorted(folder.glob(pattern))]
 
 
 def _lowest(file: Path) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from torchlint import __version__
 from torchlint.caching import cached_method
 from torchlint.config import ConfigError, Settings, load, place
-from torchlint.config.requirement import PROJECT_FILES
+from torchlint.config.requirement import PROJECT_FILES, other_lists
 from torchlint.registry import Registry, Selection
 
 CONFIGURATION: Final = ("torchlint.toml", *PROJECT_FILES)
@@ -66,7 +66,7 @@ class Project:
         if folder not in self._folders:
             parent = os.path.dirname(folder)  # noqa: PTH120
             own = any(os.path.isfile(os.path.join(folder, name)) for name in CONFIGURATION)  # noqa: PTH113, PTH118
-            if own or parent == folder:
+            if own or parent == folder or other_lists(Path(folder)):
                 settings = load(
                     Path(folder),
                     self.overrides,

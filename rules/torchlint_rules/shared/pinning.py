@@ -117,6 +117,8 @@ def _can_pin(script: Script, loader: Loader) -> bool:
         return loader.argument(_COLLATE).state is State.ABSENT
     if any(Trait.ON_DEVICE in script.loaders.datasets.callable_traits(one) for one in makers):
         return False
+    if any(_gives_arrays(script, one) for one in makers):
+        return False
     if makers and all(_gives_plain(script, one) for one in makers):
         return True
     opaque = not any(script.functions.run_by(one) for one in makers)
@@ -165,15 +167,18 @@ def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
     if function is None:
         return False
     returned = script.functions.returns(function)
-    return (
-        bool(returned)
-        and all(_is_plain(script, value) for value in returned)
-        and not all(_holds_arrays(script, value) for value in returned)
-    )
+    return bool(returned) and all(_is_plain(script, value) for value in returned)
+
+
+def _gives_arrays(script: Script, collate: cst.BaseExpression) -> bool:
+    """Return whether all batches of a function hold arrays, which are not pinned."""
+    function = script.functions.run_by(collate)
+    returned = script.functions.returns(function) if function is not None else []
+    return bool(returned) and all(_holds_arrays(script, value) for value in returned)
 
 
 def _holds_arrays(script: Script, value: cst.BaseExpression) -> bool:
-    """Return whether a batch is seen to hold arrays, which are not pinned, and no tensors."""
+    """Return whether a batch is seen to hold arrays and no tensors."""
     inside = [script.values.origins.of(value, steps).values for steps in ((None,), (None, None))]
     kinds = {script.kind(each) for values in inside for each in values}
     return Kind.NDARRAY in kinds and kinds.isdisjoint(TENSORS)

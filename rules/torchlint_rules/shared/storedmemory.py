@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeAlias
 
 import libcst as cst
 
@@ -11,7 +12,7 @@ from torchlint.api import ASSIGNED, Binding, How, Kind, Script, method_of, recei
 _VIEWS: Final = frozenset(
     "unsqueeze squeeze view view_as reshape reshape_as permute transpose t flatten unflatten "
     "expand expand_as detach to cpu float double half long int bool type type_as contiguous "
-    "requires_grad_ movedim swapaxes numpy".split()
+    "movedim swapaxes numpy".split()
 )
 _SLICES: Final = frozenset("narrow select chunk split unbind".split())
 _SAME: Final = frozenset(
@@ -22,6 +23,10 @@ _SAME: Final = frozenset(
 )
 
 
+_Pass: TypeAlias = cst.For | cst.While | cst.FunctionDef
+"""What runs again and again: a loop, or a function that it calls."""
+
+
 class Held(NamedTuple):
     """The memory that a list keeps alive if it stores a value without copying it."""
 
@@ -30,12 +35,12 @@ class Held(NamedTuple):
     loaded: bool = False
 
 
-def held(script: Script, value: cst.BaseExpression, loop: cst.For | cst.While) -> Held:
+def held(script: Script, value: cst.BaseExpression, loop: _Pass) -> Held:
     """Return the memory that storing a value keeps alive: the tensors that it shares it with."""
     return _held(script, value, loop, ASSIGNED)
 
 
-def _held(script: Script, value: cst.BaseExpression, loop: cst.For | cst.While, depth: int) -> Held:
+def _held(script: Script, value: cst.BaseExpression, loop: _Pass, depth: int) -> Held:
     if not depth:
         return Held((value,))
     if isinstance(value, cst.Subscript):
@@ -52,27 +57,35 @@ def _held(script: Script, value: cst.BaseExpression, loop: cst.For | cst.While, 
     if not isinstance(value, cst.Name):
         return Held()
     found = [_held_by_binding(script, b, loop, depth) for b in script.scopes.reaching(value)]
+    return _joined((*found, Held((value,))))
+
+
+def _joined(found: Iterable[Held]) -> Held:
+    every = tuple(found)
     return Held(
-        (*(root for each in found for root in each.roots), value),
-        any(each.sliced for each in found),
-        any(each.loaded for each in found),
+        tuple(root for each in every for root in each.roots),
+        any(each.sliced for each in every),
+        any(each.loaded for each in every),
     )
 
 
-def _held_by_call(script: Script, call: cst.Call, loop: cst.For | cst.While, depth: int) -> Held:
+def _held_by_call(script: Script, call: cst.Call, loop: _Pass, depth: int) -> Held:
     name = script.name(call.func)
     if name in _SAME and call.args:
         return _held(script, call.args[0].value, loop, depth - 1)
-    whole = receiver_of(call, *_VIEWS, *_SLICES) if name is None else None
-    if whole is None:
-        return Held()
+    word, whole = method_of(call), receiver_of(call) if name is None else None
+    fills = word.endswith("_") and whole is not None and script.kind(whole) is not Kind.MODULE
+    if whole is None or not (fills or word in _VIEWS or word in _SLICES):
+        return _joined(
+            _held(script, returned, callee, depth - 1)
+            for callee in script.functions.callees(call)
+            for returned in script.functions.returns(callee)
+        )
     inner = _held(script, whole, loop, depth - 1)
-    return inner if method_of(call) in _VIEWS else Held(inner.roots, True, inner.loaded)
+    return Held(inner.roots, True, inner.loaded) if word in _SLICES else inner
 
 
-def _held_by_binding(
-    script: Script, binding: Binding, loop: cst.For | cst.While, depth: int
-) -> Held:
+def _held_by_binding(script: Script, binding: Binding, loop: _Pass, depth: int) -> Held:
     if not script.tree.inside(binding.node, loop) or binding.value is None:
         return Held()
     if binding.how is How.ASSIGN:
@@ -88,13 +101,13 @@ def _held_by_binding(
     return Held()
 
 
-def _made_in(script: Script, root: cst.BaseExpression, loop: cst.For | cst.While) -> bool:
+def _made_in(script: Script, root: cst.BaseExpression, loop: _Pass) -> bool:
     return not isinstance(root, cst.Name) or any(
         script.tree.inside(binding.node, loop) for binding in script.scopes.reaching(root)
     )
 
 
-def written(script: Script, kept: Held, loop: cst.For | cst.While) -> bool:
+def written(script: Script, kept: Held, loop: _Pass) -> bool:
     """Return whether a loop may modify in place a tensor that shares memory with a stored value.
 
     Writes to an attribute, or to a value that a call passes on, may be outside the loop.
@@ -107,7 +120,7 @@ def written(script: Script, kept: Held, loop: cst.For | cst.While) -> bool:
     )
 
 
-def may_change(script: Script, value: cst.BaseExpression, loop: cst.For | cst.While) -> bool:
+def may_change(script: Script, value: cst.BaseExpression, loop: _Pass) -> bool:
     """Return whether what a stored value shares memory with may be modified after it was stored.
 
     Only what each pass binds itself is known: any code may write into what was there before.
@@ -119,6 +132,10 @@ def may_change(script: Script, value: cst.BaseExpression, loop: cst.For | cst.Wh
     return any(script.code(each.tensor) in texts for each in script.values.writes.within(loop))
 
 
-def _is_new(script: Script, name: cst.Name, loop: cst.For | cst.While) -> bool:
+def _is_new(script: Script, name: cst.Name, loop: _Pass) -> bool:
+    """Return whether each pass, or each call of the function that returns it, binds a name."""
     bindings = script.scopes.reaching(name)
-    return bool(bindings) and all(script.tree.inside(each.node, loop) for each in bindings)
+    made = loop if script.tree.inside(name, loop) else script.scopes.function(name) or loop
+    return bool(bindings) and all(
+        each.how is not How.PARAMETER and script.tree.inside(each.node, made) for each in bindings
+    )

@@ -9,6 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.data.loaders import Loader, Loaders
+from torchlint.semantic.scope.libraries import factory
 from torchlint.semantic.scope.limits import ASSIGNED, CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
@@ -21,7 +22,13 @@ _OF_TENSORS: Final = frozenset(
     "requires_grad_ eq ne narrow expand masked_fill argmax".split()
 )
 _IN_SIGHT: Final = ("builtins.", "torch.", "numpy.", "torchvision.", "random.", "math.")
-_COLLATING: Final = ("torch.stack", "torch.cat", "torch.tensor", "torch.nn.utils.rnn.pad_sequence")
+_COLLATING: Final = (
+    "builtins.len",
+    "torch.stack",
+    "torch.cat",
+    "torch.tensor",
+    "torch.nn.utils.rnn.pad_sequence",
+)
 """Functions whose result lies in memory of its own, wherever the items lay."""
 _MOVING: Final = ("to", "cuda", "xpu", "type", "copy_")
 _OF_TEXTS: Final = ("strip", "lower", "upper", "startswith", "endswith", "splitlines", "encode")
@@ -183,7 +190,8 @@ class Batches(ValueAnalysis):
         for call in self.functions.own(region, cst.Call):
             if self.is_lost(call):
                 continue
-            if _moves(call):
+            callee = self.functions.callee(call)
+            if callee is None and _moves(call) and (depth == CALLED or not _follows(call)):
                 if any(node.value in names for node in self._moved(call)):
                     return True
                 if isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call):
@@ -192,14 +200,7 @@ class Batches(ValueAnalysis):
                 continue
             if not any(node.value in names for arg in call.args for node in self._roots(arg.value)):
                 continue
-            callee = self.functions.callee(call)
-            if callee is not None and _tokenises(call):
-                if depth and self._moves_given(call, callee, names, depth - 1):
-                    return True
-                continue
-            if callee is not None and any(
-                _moves(inner) and not _follows(inner) for inner in self.functions.run_in(callee)
-            ):
+            if callee is not None and depth and self._moves_given(call, callee, names, depth - 1):
                 return True
             if callee is not None and self._moves_kept(call, callee, names):
                 return True
@@ -261,11 +262,14 @@ class Batches(ValueAnalysis):
 
     def _taken(self, call: cst.Call, callee: cst.FunctionDef, names: set[str]) -> set[str]:
         """Return the parameters that get something of one of some names."""
+        parameters = (*callee.params.params, *callee.params.kwonly_params)
+        values = {each: self.functions.passed(call, callee, each.name.value) for each in parameters}
+        starred = [arg.value for arg in call.args if arg.star]
         return {
-            param.name.value
-            for param in callee.params.params
-            if (value := self.functions.passed(call, callee, param.name.value)) is not None
-            and any(node.value in names for node in self._roots(value))
+            each.name.value
+            for each, value in values.items()
+            for given in (starred if value is None else [value])
+            if any(node.value in names for node in self._roots(given))
         }
 
     def _out_of_sight(self, call: cst.Call) -> bool:
@@ -284,7 +288,8 @@ class Batches(ValueAnalysis):
 
     def _moved(self, call: cst.Call) -> Iterator[cst.Name]:
         """Yield the names in what a call moves, except those used only as indices."""
-        sources: list[cst.CSTNode] = [] if _tokenises(call) else [arg.value for arg in call.args]
+        new = self._makes_new(call)
+        sources: list[cst.CSTNode] = [] if new else [arg.value for arg in call.args]
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in _MOVING:
             sources = [call.func.value]
         for source in sources:
@@ -293,14 +298,21 @@ class Batches(ValueAnalysis):
     def _roots(self, source: cst.CSTNode) -> Iterator[cst.Name]:
         """Yield the names in an expression, except indices and what is made into new tensors."""
         apart: list[cst.CSTNode] = [*self.tree.within(source, cst.SubscriptElement)]
+        apart += self.tree.within(source, cst.BinaryOperation)
+        apart += (each for each in self.tree.within(source, cst.Call) if self._makes_new(each))
         apart += (
-            call
-            for call in self.tree.within(source, cst.Call)
-            if _tokenises(call) or self.names.name(call.func) in _COLLATING
+            each
+            for each in self.tree.within(source, cst.Attribute)
+            if each.attr.value in ("shape", "dtype", "device")
         )
         for node in self._names_in(source):
             if not any(self.tree.inside(node, each) for each in apart):
                 yield node
+
+    def _makes_new(self, call: cst.Call) -> bool:
+        """Return whether a call's result lies in memory of its own, or is no tensor."""
+        name = self.names.name(call.func)
+        return _tokenises(call) or name in _COLLATING or factory(name) is not None
 
 
 def _pieces(target: cst.CSTNode) -> Iterator[cst.BaseElement]:

@@ -9,7 +9,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.data.randomness import RANDOM_METHODS, random_name
-from torchlint.semantic.loops.flags import is_spent, missing
+from torchlint.semantic.loops.keeping import Keeping
 from torchlint.semantic.scope.libraries import TO_HOST
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
@@ -104,30 +104,12 @@ class ItemWork(ValueAnalysis):
 
     def _is_made_once(self, node: cst.CSTNode, body: cst.CSTNode, depth: int = CALLED) -> bool:
         """Return whether a node runs only in a branch that makes what it finds missing."""
-        if any(self.tree.inside(node, each) for each in self._making(body)):
+        if Keeping(self.functions).makes_once(node, body):
             return True
         calls = self.functions.callers(body) if isinstance(body, cst.FunctionDef) else ()
         return bool(calls and depth) and all(
             self._is_made_once(call, self.scopes.home(call), depth - 1) for call in calls
         )
-
-    def _making(self, body: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """Yield the blocks of a function that make what their tests find missing."""
-        for line in self.functions.own(body, cst.If):
-            block = line.body
-            wanted = missing(self.tree, line.test)
-            if any(path in wanted for path in self._made(block)):
-                yield block
-            elif isinstance(block, cst.IndentedBlock):
-                if is_spent(self.tree, line.test, [block], body):
-                    yield block
-
-    def _made(self, block: cst.CSTNode) -> Iterator[str]:
-        """Yield the paths of the attributes that a block assigns, with all that it calls."""
-        for body in self.functions.reached(block):
-            for target, _ in self._targets(body):
-                if isinstance(target, cst.Attribute):
-                    yield dotted(target)
 
     def _is_scratch(self, target: cst.BaseExpression, body: cst.CSTNode) -> bool:
         """Return whether each item assigns an attribute before anything reads it."""

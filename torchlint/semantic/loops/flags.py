@@ -1,4 +1,4 @@
-"""Flags: what a branch tests and then sets or makes, so that it runs once."""
+"""Flags: what a branch tests and then sets, so that it runs once."""
 
 from __future__ import annotations
 
@@ -30,25 +30,6 @@ def is_spent(
         return False
     given = [line for line in tree.within(outer, cst.Assign) if _names(line, flag)]
     return bool(given) and all(_literal(line.value) is (not wanted) for line in given)
-
-
-def missing(tree: Tree, test: cst.BaseExpression) -> tuple[str, ...]:
-    """Return the paths that a test says hold nothing yet: `self.x is None`, `not self.x`."""
-    if isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.And):
-        return (*missing(tree, test.left), *missing(tree, test.right))
-    if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
-        other = test.comparisons[0]
-        is_none = isinstance(other.operator, (cst.Is, cst.Equal))
-        empty = is_none and tree.code(other.comparator) == "None"
-        return (dotted(test.left),) if empty else ()
-    if not isinstance(test, cst.UnaryOperation) or not isinstance(test.operator, cst.Not):
-        return ()
-    asked = test.expression
-    if isinstance(asked, cst.Call) and dotted(asked.func) == "hasattr" and len(asked.args) == 2:
-        owner, name = (each.value for each in asked.args)
-        field = name.evaluated_value if isinstance(name, cst.SimpleString) else None
-        return (f"{dotted(owner)}.{field}",) if isinstance(field, str) else ()
-    return (dotted(asked),)
 
 
 def _is_set(line: cst.CSTNode, flag: str, to: bool) -> bool:

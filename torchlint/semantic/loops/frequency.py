@@ -13,7 +13,7 @@ import libcst as cst
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.loops.analysis import LoopAnalysis
-from torchlint.semantic.loops.flags import is_spent
+from torchlint.semantic.loops.keeping import Keeping
 from torchlint.semantic.loops.loops import LoopNode, Loops
 from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.loops.stepfunctions import StepFunctions
@@ -70,6 +70,7 @@ class Frequencies(LoopAnalysis):
         super().__init__(loops)
         self.ownership = ownership
         self.step_functions = step_functions
+        self.keeping = Keeping(loops.functions)
         self._open: set[int] = set()
 
     @cached_property
@@ -213,20 +214,17 @@ class Frequencies(LoopAnalysis):
 
     def below(self, node: cst.CSTNode, outer: cst.CSTNode) -> Frequency:
         """Return the execution frequency of a node relative to an enclosing loop or function."""
-        blocks: list[cst.IndentedBlock] = []
         in_loop = False
         for child, at in self.tree.outward(node):
             if type(at) is cst.IndentedBlock:
                 answers = isinstance(outer, cst.FunctionDef) and not in_loop and _answers(at)
                 if self._cut_off(at, child, answers or at is _body(outer)):
                     return Frequency.RARE
-                blocks.append(at)
             if at is outer:
-                return Frequency.RARE if self._runs_once(outer) else Frequency.EVERY_PASS
-            if type(at) is cst.If and child is not at.test:
-                spent = child is at.body and is_spent(self.tree, at.test, blocks, outer)
-                if spent or self._rare_branch(at, child):
-                    return Frequency.RARE
+                rare = self._runs_once(outer) or self.keeping.makes_once(node, outer)
+                return Frequency.RARE if rare else Frequency.EVERY_PASS
+            if type(at) is cst.If and child is not at.test and self._rare_branch(at, child):
+                return Frequency.RARE
             if type(at) is cst.ExceptHandler or type(at) is cst.Finally:
                 return Frequency.RARE
             if type(at) is cst.Else and isinstance(self.tree.parent(at), (cst.For, cst.While)):

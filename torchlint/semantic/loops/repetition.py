@@ -91,11 +91,8 @@ class Repetition(LoopAnalysis):
         return None
 
     def _is_repair(self, node: cst.CSTNode) -> bool:
-        """Return whether a node runs only while an attribute is None, or after a NaN."""
-        return any(
-            _asks_for_none(test) or self.frequencies.tests_for_non_finite(test)
-            for test in self.functions.tree.tests_around(node)
-        )
+        """Return whether a node runs only after a NaN."""
+        return any(map(self.frequencies.tests_for_non_finite, self.tree.tests_around(node)))
 
     @memoized(False)
     def _is_step(self, function: cst.FunctionDef) -> bool:
@@ -135,19 +132,3 @@ class Repetition(LoopAnalysis):
             loop.loader is not None or loop.role in (Role.EPOCH, Role.EVAL_BATCH)
             for loop in map(self.loops.loop, loops)
         )
-
-
-def _asks_for_none(test: cst.BaseExpression) -> bool:
-    """Return whether a test is `self.x is None` or `not hasattr(self, "x")`."""
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        call = test.expression
-        return (
-            isinstance(call, cst.Call)
-            and isinstance(call.func, cst.Name)
-            and call.func.value == "hasattr"
-        )
-    return (
-        isinstance(test, cst.Comparison)
-        and isinstance(test.left, cst.Attribute)
-        and isinstance(test.comparisons[0].operator, cst.Is)
-    )

@@ -13,6 +13,7 @@ from torchlint.caching import cached_method
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLED
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.values.kind import Kind
 
@@ -54,6 +55,8 @@ class _Flow:
     def __init__(self, function: cst.FunctionDef | None) -> None:
         self.function = function
         self.bindings: dict[int, Binding] = {}
+        self.kept: tuple[Binding, ...] = ()
+        """The bindings among them that outlive a call of the function."""
         self.passed: set[int] = set()
         self.returned = False
         self.trained = False
@@ -92,8 +95,7 @@ class Escapes(LoopAnalysis):
         """Return whether nothing in view keeps, hands on or trains the graph of a value."""
         function = self.scopes.function(value)
         flow = self._flow(function, [value])
-        kept = any("." in each.name for each in flow.bindings.values())
-        if kept or flow.trained or flow.handed_on:
+        if flow.kept or flow.trained or flow.handed_on:
             return False
         if function is None or not flow.returned:
             return True
@@ -121,7 +123,7 @@ class Escapes(LoopAnalysis):
         flow = self._flow(function, sources)
         if flow.trained or self._kept_and_trained(function, flow.bindings.values()):
             return GraphUse.TRAINED
-        kept = not depth and any("." in each.name for each in flow.bindings.values())
+        kept = not depth and (flow.handed_on or flow.kept)
         if function is None or not (flow.returned or kept):
             return GraphUse.DROPPED
         return self._beyond(function, depth)
@@ -164,6 +166,8 @@ class Escapes(LoopAnalysis):
             for binding in self._outward(edge.pop(), flow):
                 if id(binding) not in flow.bindings:
                     flow.bindings[id(binding)] = binding
+                    if "." in binding.name or self.scopes.function(binding.node) is not function:
+                        flow.kept += (binding,)
                     edge += self._carriers(binding)
         return flow
 
@@ -180,21 +184,33 @@ class Escapes(LoopAnalysis):
                 if isinstance(call, cst.Call):
                     flow.trained = flow.trained or self._steps(call)
                     filled = self._filled(call, holder)
-                    if not filled and isinstance(self.tree.parent(call), cst.Expr):
+                    if filled is None and isinstance(self.tree.parent(call), cst.Expr):
                         flow.handed_on = flow.handed_on or not self._cuts(call)
-                    yield from filled
+                    yield from filled or ()
                 else:
                     yield from self._kept(holder, at, flow)
             if not isinstance(holder, _HOLDERS) or self._ends(holder, at):
                 return
             at = holder
 
-    def _filled(self, call: cst.Call, given: cst.CSTNode) -> tuple[Binding, ...]:
-        """Return the bindings of the container that a call adds an argument to."""
-        func = call.func
-        if not isinstance(func, cst.Attribute) or func.attr.value not in _FILLS:
+    def _filled(self, call: cst.Call, given: cst.CSTNode) -> tuple[Binding, ...] | None:
+        """Return the bindings of what a call keeps an argument in, None if it is out of view."""
+        if not isinstance(given, cst.Arg):
             return ()
-        return self._read(func.value) if isinstance(given, cst.Arg) else ()
+        func, callees = call.func, self.functions.callees(call)
+        taken = [self.functions.taken(call, callee, given.value) for callee in callees]
+        if taken:
+            kept = [None if each is None else self._keeps(each) for each in taken]
+            return None if None in kept else tuple(one for each in kept for one in each or ())
+        if isinstance(func, cst.Attribute) and func.attr.value in _FILLS:
+            return self._read(func.value) or None
+        return None
+
+    @memoized(())
+    def _keeps(self, parameter: Binding) -> tuple[Binding, ...] | None:
+        """Return the attributes in which a function keeps what it is given, None if unknown."""
+        flow = self._flow(self.scopes.function(parameter.node), self._carriers(parameter))
+        return None if flow.handed_on else flow.kept
 
     def _kept(self, line: cst.CSTNode, value: cst.CSTNode, flow: _Flow) -> Iterator[Binding]:
         """Yield the bindings that get a value, or parts of it, and record what is returned."""

@@ -180,7 +180,8 @@ class Values(Analysis):
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
             given = [self.value_of(one) for one in self.functions.given(binding.node)]
             given += self._unpacked(binding.node)
-            return _agree(given) if given else _DECIDED
+            unseen = self.functions.given_unseen(binding.node)
+            return _agree(given) if given and not unseen else _DECIDED
         return _DECIDED
 
     def _unpacked(self, parameter: cst.Param) -> Iterator[Value]:
