@@ -317,8 +317,9 @@ class Frequencies(LoopAnalysis):
                 self.rare(test.right, wanted),
             )
             if wanted and sum(sides) == 1:
-                other = test.right if sides[0] else test.left
-                sides = (True, self._asks_for_end(other) or self._is_signal(other))
+                gate, other = (test.left, test.right)[:: 1 if sides[0] else -1]
+                ends = self._asks_for_end(other) or self._is_one_count(gate, other)
+                sides = (True, ends or self._is_signal(other))
             return any(sides) if both else all(sides)
         if isinstance(test, cst.NamedExpr):
             return self.rare(test.value, wanted)
@@ -340,6 +341,16 @@ class Frequencies(LoopAnalysis):
             return any(sides) if both else all(sides)
         modulo = isinstance(test.operator, cst.Modulo)
         return not wanted if modulo else wanted and self._mentions_rarity(test)
+
+    def _is_one_count(self, gate: cst.BaseExpression, test: cst.BaseExpression) -> bool:
+        """Return whether a test asks for one value of what a gate takes modulo a number."""
+        if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+            return False
+        asked = self.tree.code(test.left)
+        return isinstance(test.comparisons[0].operator, cst.Equal) and any(
+            isinstance(each.operator, cst.Modulo) and self.tree.code(each.left) == asked
+            for each in self.tree.within(gate, cst.BinaryOperation)
+        )
 
     @staticmethod
     def _is_signal(test: cst.BaseExpression) -> bool:
