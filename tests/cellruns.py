@@ -19,6 +19,7 @@ import sys
 import tempfile
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 SECONDS = 30
@@ -82,25 +83,31 @@ def _seed() -> None:
 
 
 def _in_fork(modules: str, notebooks: list[list[str]]) -> list[dict[str, Any]]:
-    reading, writing = os.pipe()
-    process = os.fork()
-    if not process:
-        os.close(reading)
-        signal.signal(signal.SIGPROF, _ring)
-        signal.alarm(WAITING)
-        os.dup2(os.open(os.devnull, os.O_RDWR), 2)
-        sys.path.insert(0, modules)
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            text = json.dumps([_run(cells) for cells in notebooks])
-        with os.fdopen(writing, "w") as pipe:
-            pipe.write(text)
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        text = pipe.read()
-    os.waitpid(process, 0)
-    return list(json.loads(text))
+    """Run notebooks in a process of their own, and end with it those that they have started."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "answer.json")
+        process = os.fork()
+        if not process:
+            _answer(modules, notebooks, answer)
+        os.waitpid(process, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)
+        if not answer.exists():
+            raise SystemExit(f"the notebooks took more than {WAITING} seconds: {notebooks}")
+        return list(json.loads(answer.read_text(encoding="utf-8")))
+
+
+def _answer(modules: str, notebooks: list[list[str]], answer: Path) -> NoReturn:
+    os.setsid()
+    signal.signal(signal.SIGPROF, _ring)
+    signal.alarm(WAITING)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 2)
+    sys.path.insert(0, modules)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        text = json.dumps([_run(cells) for cells in notebooks])
+    answer.write_text(text, encoding="utf-8")
+    os._exit(0)
 
 
 def _warm_up() -> None:

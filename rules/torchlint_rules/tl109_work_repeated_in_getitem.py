@@ -29,10 +29,6 @@ _READS: Final = re.compile(
     r"torchvision\.io\.(?:read_image|decode_image)|"
     r"h5py\.File|lmdb\.open|sqlite3\.connect|zipfile\.ZipFile|tarfile\.open"
 )
-_DECODES: Final = re.compile(
-    r"PIL\.Image\.open|cv2\.imread|torchaudio\.load|librosa\.load|torchvision\.io\.\w+"
-)
-"""What costs more for an item than to tokenize its caption."""
 _LISTS: Final = frozenset("os.listdir os.scandir os.walk glob.glob glob.iglob".split())
 _LIST_METHODS: Final = ("glob", "rglob", "iterdir")
 _BUILDS: Final = re.compile(r"transformers\.\w+\.from_pretrained|torchvision\.models\.[a-z]\w*")
@@ -84,11 +80,7 @@ def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, I
     one = "batch" if code.per is Per.BATCH else "item"
     bodies = [each for each in script.functions.reached(code.node) if not _is_cached(script, each)]
     drawn = any(script.loaders.datasets.work.drawn(body) for body in bodies)
-    decodes = any(
-        _DECODES.fullmatch(script.name(call.func) or "")
-        for body in bodies
-        for call in script.functions.own(body, cst.Call)
-    )
+    decodes = any(script.loaders.datasets.work.decoded(body) for body in bodies)
     for body in bodies:
         for call in script.functions.own(body, cst.Call):
             what = _constant_work(script, call)

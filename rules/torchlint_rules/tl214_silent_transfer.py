@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Cause, Finding, Fix, Kind, Rule, Script, receiver_of
+from torchlint.api import TENSORS, Cause, Finding, Fix, Kind, Rule, Script, receiver_of
 
 _METHODS: Final = {
     "LongTensor": "long",
@@ -93,28 +93,30 @@ def _moved_back(script: Script, call: cst.Call) -> cst.Call | None:
 # -- indices on the host ---------------------------------------------------------------
 
 
-def _lists(script: Script) -> Iterator[_Transfer]:
-    """Yield the subscripts by a list of numbers, which is copied to the device."""
+def _indices(script: Script) -> Iterator[_Transfer]:
+    """Yield the subscripts of a tensor on the device by numbers that are on the host."""
+    seen: set[tuple[cst.CSTNode, str]] = set()
     for item in script.tree.all(cst.Subscript):
-        if isinstance(script.tree.parent(item), (cst.AssignTarget, cst.AugAssign, cst.Del)):
-            continue
-        given = [
-            each.slice.value
-            for each in item.slice
-            if isinstance(each.slice, cst.Index) and isinstance(each.slice.value, cst.List)
-        ]
-        if not given or not all(_is_of_numbers(script, each) for each in given):
-            continue
-        if script.values.placement.may_be_on_device(item.value):
-            index = script.code(given[0])
+        given = [each.slice.value for each in item.slice if isinstance(each.slice, cst.Index)]
+        made = [each for each in given if _is_on_host(script, each)]
+        if made and script.values.placement.may_be_on_device(item.value):
+            index = script.code(made[0])
+            if (here := (script.scopes.home(item), index)) in seen:
+                continue
+            seen.add(here)
             cost = f"copies `{index}` to the device and waits; make the index there, once, or slice"
             yield _Transfer(item, cost)
 
 
-def _is_of_numbers(script: Script, node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.List) and all(
-        script.kind(each.value) is Kind.NUMBER for each in node.elements
-    )
+def _is_on_host(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether an index is several numbers in host memory: a list, an array, a tensor."""
+    if isinstance(node, cst.List):
+        return all(script.kind(each.value) is Kind.NUMBER for each in node.elements)
+    if isinstance(node, cst.Call) and script.name(node.func) == "builtins.range":
+        return True
+    kind = script.kind(node)
+    held = kind in TENSORS and script.values.placement.on_host(node)
+    return held or kind is Kind.NDARRAY
 
 
 # -- tables on the host ----------------------------------------------------------------
@@ -201,4 +203,4 @@ def _entries(script: Script) -> Iterator[_Transfer]:
             yield _Transfer(line.value, cost)
 
 
-_KINDS: Final = (_types, _lists, _lookups, _counts, _scales, _entries)
+_KINDS: Final = (_types, _indices, _lookups, _counts, _scales, _entries)

@@ -78,7 +78,7 @@ def test_datasets_in_one_expression(dataset: str, expected: set[str]) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("return Image.open(self.paths[index])", set()),
+        ("return Image.open(self.paths[index])", {"DECODES"}),
         ("return self.paths[index]", {"IN_MEMORY"}),
         ("return torch.tensor(self.paths[index]).float()", {"IN_MEMORY"}),
         ("if random.random() < 0.5:\n    index = 0\nreturn np.load(self.paths[index])", {"RANDOM"}),
@@ -114,7 +114,7 @@ def test_a_helper_is_looked_into() -> None:
 )
 def test_the_transform_of_a_class_is_what_it_was_given(transform: str, expected: set[str]) -> None:
     text = _reads(
-        "return self.transform(Image.open(self.paths[index]))",
+        "return self.transform(np.load(self.paths[index]))",
         init="self.paths, self.transform = paths, transform",
     )
     assert set(_traits(text.replace("SHAPE", transform))) == expected

@@ -313,7 +313,10 @@ class Graph(ABC):
     # -- programs -----------------------------------------------------------------
 
     def is_in_program(self, path: str) -> bool:
-        """Return whether a start reaches a module by imports, and something that trains."""
+        """Return whether a start reaches a module by imports, and something that trains.
+
+        A module without importers may be a start as well: of a notebook, or of a command.
+        """
         found = self._in_program.get(path)
         if found is None:
             found = self._in_program[path] = self._reached(path)
@@ -326,9 +329,11 @@ class Graph(ABC):
         edge = [path]
         while edge:
             at = edge.pop(0)
-            if self._in_program.get(at) or (self.is_start(at) and self.trains_below(at)):
+            importers = self.importers(at)
+            begins = not importers or self.is_start(at)
+            if self._in_program.get(at) or (begins and self.trains_below(at)):
                 return True
-            following = [each for each in self.importers(at) if each not in seen]
+            following = [each for each in importers if each not in seen]
             seen.update(following)
             edge += following
         self._in_program.update(dict.fromkeys(seen, False))

@@ -101,7 +101,7 @@ class _Selection:
         self.taken: dict[Place, Definition] = {}
         self.heads: set[Place] = set()
         """The import statements that the taken definitions need."""
-        self._room = MOST_CHARACTERS
+        self._room = self._room_of_bases = MOST_CHARACTERS
         self._room_of_long = _LONGEST_CALLER
         self.callers: set[Place] = set()
         """The definitions of other modules that use those of the file, directly or not."""
@@ -116,18 +116,22 @@ class _Selection:
         )
 
     def add_bases(self) -> None:
-        """Take the classes from which those of the file derive, and those from which these do.
+        """Take the classes from which those of the file derive."""
+        self._add_bases(Place(self.path, number) for number in range(len(self.own.definitions)))
+
+    def _add_bases(self, heirs: Iterable[Place]) -> None:
+        """Take the classes from which some derive, and those from which these do.
 
         They have room of their own, as both are one thing.
         """
-        room = self._room
-        edge = [Place(self.path, number) for number in range(len(self.own.definitions))]
+        room, self._room = self._room, self._room_of_bases
+        edge = [*heirs]
         for _ in range(_STEPS_UP):
             symbols = (symbol for place in edge for symbol in self._bases(place))
             places = (each for symbol in symbols for each in self.graph.definitions(symbol))
             classes = filter(self._is_class, dict.fromkeys(places))
             edge = [each for each in classes if self._take(each)]
-        self._room = room
+        self._room, self._room_of_bases = room, self._room
 
     def _bases(self, place: Place) -> list[Symbol]:
         """Return the symbols of the project that a class names as its bases."""
@@ -159,24 +163,32 @@ class _Selection:
 
     def _take_caller(self, place: Place) -> None:
         """Take a definition that uses those of the file; long ones have room of their own."""
-        most, size = self._most(place), self.graph.definition(place).size
-        least = max(self._room, _LONG_CLASS) if self._is_class(place) else _LONG_CALLER
-        room = self._room
-        if least < size <= min(most, self._room_of_long):
+        room, most, size = self._room, self._most(place), self.graph.definition(place).size
+        least = max(room, _LONG_CLASS) if self._is_class(place) else _LONG_CALLER
+        is_long = least < size <= min(most, self._room_of_long)
+        if is_long:
             self._room = self._room_of_long
-            if self._take(place, most):
-                self._room_of_long = self._room
-            self._room = room
-        else:
-            self._take(place, most)
+        taken = self._take(place, most)
+        if is_long:
+            self._room_of_long, self._room = self._room, room
+        if taken:
+            self._add_bases([place])
 
     def _most(self, place: Place) -> int:
         """Return the characters that a definition may have which uses those of the file."""
         rank, is_class = self._rank(place), self._is_class(place)
-        if rank is _Rank.TRAINS or (rank is _Rank.HANDLES and not is_class):
+        if rank is _Rank.TRAINS or self._calls_training(place):
+            return _LONGEST_CALLER
+        if rank is _Rank.HANDLES and not is_class:
             return _LONGEST_CALLER
         derived = is_class and any(each.path == self.path for each in self._bases(place))
         return _MOST_OF_HEIRS if derived else _MOST_OF_USERS
+
+    def _calls_training(self, place: Place) -> bool:
+        """Return whether a definition uses one of the file that trains or loads."""
+        used = (each for each in self.graph.links(place).symbols() if each.path == self.path)
+        places = (each for symbol in used for each in self.graph.definitions(symbol))
+        return any(self.graph.definition(each).trains for each in places)
 
     def _users_of(self, edge: list[Symbol], seen: set[Symbol]) -> Iterator[list[Place]]:
         """Yield the definitions that use some symbols, and then those that use these."""

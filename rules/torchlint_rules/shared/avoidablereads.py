@@ -6,8 +6,9 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Role, Script
+from torchlint.api import Role, Script, word_of
 from torchlint_rules.shared.hookreads import hook_waits
+from torchlint_rules.shared.loglines import COLLECTS
 from torchlint_rules.shared.stepreads import kept_in_steps
 
 _RECORDS: Final = frozenset("log logs logger logging writer tracker print wandb".split())
@@ -38,6 +39,8 @@ def _is_recorded(script: Script, node: cst.CSTNode) -> bool:
 def _records(script: Script, line: cst.CSTNode) -> bool:
     """Return whether a statement only calls something that is named like a log."""
     if not isinstance(line, cst.Expr) or not isinstance(line.value, cst.Call):
+        return False
+    if word_of(line.value) in COLLECTS:
         return False
     return not _RECORDS.isdisjoint(script.names.words(script.code(line.value.func)))
 

@@ -23,7 +23,7 @@ _UPKEEP: Final = frozenset(
     "save close finish init watch flush add_argument setLevel addHandler step start join".split()
 )
 """Methods of a recorder that record nothing."""
-_COLLECTS: Final = ("update", "add", "append", "push", "accumulate")
+COLLECTS: Final = ("update", "add", "append", "push", "accumulate")
 """Methods of a recorder that may only add a value to a mean, for which every value counts."""
 _PLOTTERS: Final = ("vis", "viz", "visdom")
 _FUNCTIONS: Final = ("builtins.print", "sys.stdout.write", "tqdm.tqdm.write", "progress_bar")
@@ -146,7 +146,7 @@ def logs(script: Script, call: cst.Call, role: Role) -> bool:
         return word in _PLOTTERS
     if method in ("write", "writerow"):
         return role is Role.TRAIN_BATCH  # an evaluation writes its results
-    if word in _RECORDERS and method not in (*_UPKEEP, *_COLLECTS):
+    if word in _RECORDERS and method not in (*_UPKEEP, *COLLECTS):
         gathers = script.kind(said) in (Kind.SEQUENCE, Kind.MAPPING)
         return not gathers and not _is_unseen(script, said)
     return method in ("log", "print") and (word in _LOGGERS or word.endswith("_run"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -102,15 +102,42 @@ def _folded(script: Script, found: list[_Found], told: list[cst.CSTNode]) -> Ite
 
 
 def _has_waited(script: Script, found: _Found, told: list[cst.CSTNode]) -> bool:
-    """Return whether the pass reads a number that it needs right before, so waits no more."""
+    """Return whether the pass waits for a number that it needs right before, so waits no more."""
+    waits = [each for each in staying(script, found.loop, told) if _is_needed(script, each)]
+    if _follows(script, found.reads[0], waits, _body(script, found)):
+        return True
+    calls = _calls(script, found)
+    return bool(calls) and all(_follows(script, one, waits, found.loop.node) for one in calls)
+
+
+def _is_needed(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether a host sync is for a number."""
+    reading = script.readings.reading(node) if isinstance(node, cst.Call) else None
+    return reading is not None and reading.form is Form.NUMBER
+
+
+def _follows(
+    script: Script,
+    place: cst.CSTNode,
+    waits: Sequence[cst.CSTNode],
+    body: cst.For | cst.While | cst.FunctionDef,
+) -> bool:
+    """Return whether the device gets no work between a host sync before a place and the place."""
     return any(
-        isinstance(node, cst.Call)
-        and (read := script.readings.reading(node)) is not None
-        and read.form is Form.NUMBER
-        and script.tree.order(node) < script.tree.order(found.reads[0])
-        and _shares_wait(script, found, node)
-        for node in staying(script, found.loop, told)
+        script.tree.order(node) < script.tree.order(place)
+        and script.scopes.home(node) is script.scopes.home(place)
+        and not script.readings.works_between(place, node, body)
+        for node in waits
     )
+
+
+def _calls(script: Script, found: _Found) -> list[cst.Call]:
+    """Return the calls in a loop that run the function which reads a value for it."""
+    function = script.scopes.function(found.reads[0])
+    if function is None or script.tree.inside(found.reads[0], found.loop.node):
+        return []
+    calls = script.functions.own(found.loop.node.body, cst.Call)
+    return [one for one in calls if function in script.functions.callees(one)]
 
 
 def _shares_wait(script: Script, found: _Found, node: cst.CSTNode) -> bool:

@@ -35,7 +35,7 @@ from torchlint_rules.tl101_loader_without_workers.workers import (
 _WORKERS: Final = "num_workers"
 _OPTION: Final = "dataloader_num_workers"
 _EXEMPT: Final = (
-    Trait.IN_MEMORY, Trait.UNSHARDED, Trait.MUTATES, Trait.HANDLE, Trait.ON_DEVICE, Trait.FEW,
+    Trait.IN_MEMORY, Trait.MUTATES, Trait.HANDLE, Trait.ON_DEVICE, Trait.FEW,
 )  # fmt: skip
 
 
@@ -58,6 +58,8 @@ class LoaderWithoutWorkers(Rule):
         for loader in script.loaders:
             traits = self._traits(script, loader)
             if traits is None or any(trait in traits for trait in _EXEMPT):
+                continue
+            if Trait.UNSHARDED in traits and Trait.DECODES not in traits:
                 continue
             if script.loops.guard.in_daemon(loader.node) or loader.is_unread:
                 continue
@@ -106,6 +108,8 @@ class LoaderWithoutWorkers(Rule):
             f"{loader.label} has no workers: the loop waits while each batch "
             "is loaded; pass num_workers"
         )
+        if Trait.UNSHARDED in traits:
+            return f"{message}, and let each yield its share (`get_worker_info`)", None
         if not script.source.is_notebook and runs_unguarded(script, loader):
             once = script.program.purpose.is_one_off(script.span(loader.node))
             code = "this code" if once else "the training"

@@ -15,6 +15,9 @@ _MAKERS: Final = frozenset({
     "torch.tensor", "torch.as_tensor", "torch.Tensor", "torch.FloatTensor",
 })  # fmt: skip
 
+_ADDED: Final = ("mask", "bias", "alibi")
+"""Parts of the names of what is added to scores: masks, and biases of positions."""
+
 
 class HandwrittenAttention(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
@@ -173,7 +176,8 @@ def _hint(script: Script, attention: Attention) -> str | None:
     for mask in attention.masks:
         condition = script.code(mask.condition)
         if mask.fill is None:
-            if "mask" not in condition.lower():
+            is_told = any(word in condition.lower() for word in _ADDED)
+            if not is_told and not script.values.scores.is_causal(mask.condition):
                 return None
             hint = f" with `attn_mask={condition}`"
         elif script.values.scores.lowest(mask) is None:

@@ -44,8 +44,11 @@ def _only_applies(script: Script, function: cst.FunctionDef, calls: list[cst.Cal
     use = script.evaluations.escapes.use_within(function.body, calls)
     if use is GraphUse.ESCAPED:
         callers = script.functions.callers(function)
+        uses = script.evaluations.escapes.use_of
+        if _predicts_in_eval(script, function):
+            return all(uses(call) is not GraphUse.TRAINED for call in callers)
         if not callers:
-            return _predicts_in_eval(script, function) or _is_inference(script, function)
+            return _is_inference(script, function)
         played = all(_is_played(script, call) for call in callers)
         return played and all(map(script.evaluations.escapes.is_dropped, calls))
     if use is not GraphUse.DROPPED or not _is_run(script, function):

@@ -49,6 +49,8 @@ class Functions:
         """Return the class of this file that an expression is known to be an instance of."""
         self._holding = Instances(tree, scopes, names)
         self._overriding = Overriding(self)
+        self.is_base = self._overriding.is_base
+        """Return whether another class in view derives from a class."""
         self._passing = Passing(self)
         self._unpacking = Unpacking(self)
         self.switches = Switches(self)
@@ -56,6 +58,8 @@ class Functions:
         """Return the class of a `self` parameter, None for any other parameter."""
         self.given = self._passing.given
         """Return the expressions that calls in view pass to a parameter, and its default."""
+        self.gathered = self._passing.gathered
+        """Return the arguments of calls in view that `*args` or `**kwargs` gathers."""
         self.passed = self._passing.passed
         """Return the expression that a call passes for a parameter, None if it passes none."""
         self._aliases = Aliases(self)
@@ -112,10 +116,13 @@ class Functions:
 
     def partial(self, call: cst.Call) -> str | None:
         """Return the qualified name that calling a `functools.partial` object runs."""
-        made = self.scopes.only(call.func).value
-        if isinstance(made, cst.Call) and self.names.name(made.func) == "functools.partial":
-            return self.names.name(made.args[0].value) if made.args else None
-        return None
+        made = self.prepared(call)
+        given = made.args if made is not None else ()
+        return self.names.name(given[0].value) if given else None
+
+    def prepared(self, call: cst.Call) -> cst.Call | None:
+        """Return the `functools.partial` whose object a call runs, with its first arguments."""
+        return self._passing.prepared(call.func)
 
     def _joint(self, bindings: tuple[Binding, ...]) -> Definition | None:
         found: set[Definition] = set()
@@ -367,7 +374,7 @@ class Functions:
         if isinstance(owner, cst.ClassDef) and name == "__init__":
             for made in self._overriding.inheriting(function, owner):
                 yield from self.makings(made)
-            if not self._overriding.is_base(owner):
+            if not self.is_base(owner):
                 return
         if isinstance(owner, cst.ClassDef) and name in ("forward", "__call__"):
             for call in self._calls_of_values:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.part import Part
+from torchlint.semantic.calls.runners import Runners
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
 
@@ -25,6 +27,10 @@ _DEFAULTS: Final = frozenset("default default_factory factory".split())
 class Passing(Part):
     """Relates the arguments of calls to the parameters of the functions that they run."""
 
+    @cached_property
+    def _runners(self) -> Runners:
+        return Runners(self.functions)
+
     def given(self, parameter: cst.Param) -> list[cst.BaseExpression]:
         """Return the expressions that calls in view pass to a parameter, and its default."""
         function = self.tree.parent(self.tree.parent(parameter))
@@ -35,7 +41,32 @@ class Passing(Part):
         for call in self._running(function):
             value = self.passed(call, function, parameter.name.value)
             found.append(value if value is not None else parameter.default)
+        found += self._runners.given(function, parameter)
         return [each for each in found if each is not None]
+
+    def gathered(self, parameter: cst.Param) -> list[cst.Arg]:
+        """Return the arguments of calls in view that `*args` or `**kwargs` gathers, as written."""
+        function = self.tree.parent(self.tree.parent(parameter))
+        if type(function) is not cst.FunctionDef:
+            return []
+        params = function.params
+        named = {each.name.value for each in (*params.params, *params.kwonly_params)}
+        calls = list(self._running(function))
+        if parameter.star == "**":
+            given = [each for call in calls for each in call.args if each.keyword or each.star]
+            return [
+                each
+                for each in given
+                if each.star == "**" or (each.keyword and each.keyword.value not in named)
+            ]
+        first = len(self._places(function))
+        return [
+            each
+            for call in calls
+            for number, each in enumerate(call.args)
+            if not each.keyword and each.star != "**"
+            if number + self._bound_first(call, function) >= first
+        ]
 
     def _running(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         """Yield the calls that run a function, for one that hands all on those that give it."""
@@ -70,7 +101,7 @@ class Passing(Part):
         index = place - self._bound_first(call, function)
         if self._is_partial(call):
             index += 1
-        elif (made := self._partial_behind(call.func)) is not None:
+        elif (made := self.prepared(call.func)) is not None:
             known = self.passed(made, function, name)
             if known is not None:
                 return known
@@ -87,7 +118,7 @@ class Passing(Part):
         return {each.name.value: place for place, each in enumerate(parameters)}
 
     @memoized(None)
-    def _partial_behind(self, called: cst.CSTNode) -> cst.Call | None:
+    def prepared(self, called: cst.CSTNode) -> cst.Call | None:
         """Return the call of `functools.partial` whose result a name holds."""
         held = self.functions.held(self.scopes.only(called))
         made = held[0] if len(held) == 1 else None

@@ -30,6 +30,8 @@ class Trait(Enum):
     ITERABLE = auto()
     UNSHARDED = auto()
     """Iterable without sharding: every worker would yield the whole stream."""
+    DECODES = auto()
+    """Decodes an image or a sound whenever an item is read."""
     RANDOM = auto()
     """Draws random numbers."""
     MUTATES = auto()
@@ -111,6 +113,20 @@ class Datasets(ValueAnalysis):
         if self.kinds.kind(node) in _ARRAYS:
             return {Trait.IN_MEMORY: self.tree.code(node), **self._moved(node)}
         return self._of_all(node, (), self._of_value)
+
+    def classes(self, node: cst.BaseExpression, steps: tuple[None, ...] = ()) -> list[cst.ClassDef]:
+        """Return the classes in view of the datasets that an expression can be, or be part of."""
+        found: list[cst.ClassDef] = []
+        for value in self.origins.of(node, steps).values:
+            owner = self.functions.definition(value.func) if isinstance(value, cst.Call) else None
+            if isinstance(owner, cst.ClassDef):
+                found.append(owner)
+            elif isinstance(value, cst.Call) and value.args:
+                name = self.names.name(value.func)
+                if name in _WRAPPERS or name in _JOINED:
+                    inner: tuple[None, ...] = (None,) if name in _JOINED else ()
+                    found += self.classes(value.args[0].value, inner)
+        return found
 
     def entry_traits(
         self, dataset: cst.BaseExpression, collate: cst.BaseExpression | None, key: str
@@ -304,7 +320,7 @@ class Datasets(ValueAnalysis):
         found.append(self._of_state(owner, bodies))
         if _ITERABLE in bases:
             found.append(self._of_stream(stream))
-        works = any(trait is not Trait.ONCE for each in found for trait in each)
+        works = any(each.keys() - {Trait.ONCE, Trait.DECODES} for each in found)
         if read is not None and _ITERABLE not in bases and not works:
             found.append(self._of_memory(owner, read))
         if self._few(owner):
@@ -395,9 +411,11 @@ class Datasets(ValueAnalysis):
         made = self.work.made_once(body)
         if made:
             found[Trait.ONCE] = made
-        drawn = self.work.drawn(body)
+        drawn, decoded = self.work.drawn(body), self.work.decoded(body)
         if drawn:
             found[Trait.RANDOM] = drawn
+        if decoded:
+            found[Trait.DECODES] = decoded
         inner = map(self._of_inner_call, self.functions.own(body, cst.Call))
         within = map(self._of_inner_item, self.functions.own(body, cst.Subscript))
         for traits in (*inner, *within):

@@ -18,6 +18,10 @@ from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
+_DECODING: Final = re.compile(
+    r"PIL\.Image\.open|cv2\.(?:imread|imdecode)|torchaudio\.load|librosa\.load|soundfile\.read|"
+    r"torchvision\.io\.(?:read|decode)_\w+"
+)
 _GENERATORS: Final = frozenset({
     "numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "torch.Generator",
     "numpy.random.Generator",
@@ -69,6 +73,11 @@ class ItemWork(ValueAnalysis):
             isinstance(value, cst.Call) and self.names.name(value.func) in _GENERATORS
             for value in self.origins.of(node).values
         )
+
+    def decoded(self, body: cst.CSTNode) -> str:
+        """Return the name by which a function decodes an image or a sound, "" if it does not."""
+        names = (self.names.name(call.func) or "" for call in self.functions.own(body, cst.Call))
+        return next(filter(_DECODING.fullmatch, names), "")
 
     # -- changes --------------------------------------------------------------
 

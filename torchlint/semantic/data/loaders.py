@@ -57,6 +57,24 @@ class Loader(CallSite):
 
     # -- arguments ----------------------------------------------------
 
+    def argument(self, name: str, position: int | None = None) -> Value:
+        """Return the value of a parameter, from a `functools.partial` too."""
+        found = super().argument(name, position)
+        if found.state is State.ABSENT and self._prepared is not None:
+            return self.values.argument(self._prepared, name)
+        return found
+
+    def given(self, name: str, position: int | None = None) -> cst.Arg | None:
+        """Return the argument node if the call, or the `functools.partial`, spells it out."""
+        found = super().given(name, position)
+        if found is None and self._prepared is not None:
+            return self.values.argument_node(self._prepared, name)
+        return found
+
+    @property
+    def _prepared(self) -> cst.Call | None:
+        return self._loaders.functions.prepared(self.node)
+
     @property
     def dataset(self) -> cst.BaseExpression | None:
         """The expression for the dataset, None if the call does not spell it out."""
@@ -157,7 +175,8 @@ class Loader(CallSite):
     @property
     def is_unread(self) -> bool:
         """Whether nothing draws from the loader."""
-        return self._loaders.short.is_unread(self.node)
+        holder = self._loaders.tree.parent(self.node)
+        return isinstance(holder, cst.Assign) and self._loaders.short.unread.are_unread(holder)
 
     @property
     def is_made_in_batch_loop(self) -> bool:
@@ -260,7 +279,9 @@ class Loaders(LoopAnalysis):
         return {
             id(call): Loader(self, call)
             for call in self.tree.all(cst.Call)
-            if self.names.name(call.func) in (_LOADER, *_PINNING) or self._is_of_subclass(call)
+            if self.names.name(call.func) in (_LOADER, *_PINNING)
+            or self._is_of_subclass(call)
+            or self.functions.partial(call) == _LOADER
         }
 
     @cached_property

@@ -400,9 +400,9 @@ class Modes(LoopAnalysis):
         if not callers or not depth:
             return Mode.HIDDEN
         found = {self._mode(call, None, depth - 1) for call in callers}
-        if found & {Mode.EVAL, Mode.UNKNOWN}:
-            return found.pop() if len(found) == 1 else Mode.UNKNOWN
-        return Mode.TRAIN if Mode.TRAIN in found else Mode.HIDDEN
+        if Mode.TRAIN in found and Mode.UNKNOWN not in found:
+            return Mode.TRAIN
+        return found.pop() if len(found) == 1 else Mode.UNKNOWN
 
     def _is_ruled_by_base(
         self, function: cst.FunctionDef, network: cst.BaseExpression | None

@@ -29,6 +29,10 @@ class How(Enum):
     OTHER = auto()
 
 
+REGISTERING: Final = frozenset(("register_buffer", "register_parameter"))
+"""The methods by which networks get an attribute that goes to the device with them."""
+
+
 class Binding(NamedTuple):
     """One place that gives a name a value.
 
@@ -49,6 +53,11 @@ class Binding(NamedTuple):
     def assigned(self) -> cst.BaseExpression | None:
         """The value of a plain assignment, None for any other binding."""
         return self.value if self.how is How.ASSIGN else None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it is an attribute that a network takes along to a device."""
+        return type(self.node) is cst.Call
 
     @property
     def parameter(self) -> cst.Param | None:

@@ -11,7 +11,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.scope.bindings import UNBOUND, Binding, How, Scope, dotted
+from torchlint.semantic.scope.bindings import REGISTERING, UNBOUND, Binding, How, Scope, dotted
 from torchlint.semantic.scope.blocks import Blocks, Fork
 from torchlint.semantic.syntax.tree import Tree
 
@@ -205,6 +205,9 @@ class Scopes(Blocks):
             self._add(self.scope(function), function.name.value, How.FUNCTION, function)
             if any(dotted(each.decorator).endswith(_PROPERTY) for each in function.decorators):
                 self._bind_property(function)
+        for call in tree.all(cst.Call):
+            if type(call.func) is cst.Attribute and call.func.attr.value in REGISTERING:
+                self._bind_registered(call)
         for owner in tree.all(cst.ClassDef):
             self._add(self.scope(owner), owner.name.value, How.CLASS, owner)
         for parameter in tree.all(cst.Param):
@@ -344,6 +347,14 @@ class Scopes(Blocks):
             if line.value is not None and self.function(line) is function:
                 name = f"self.{function.name.value}"
                 self._add(self.scope(function), name, How.ASSIGN, line, line.value)
+
+    def _bind_registered(self, call: cst.Call) -> None:
+        """Bind the attribute of a network that `self.register_buffer("mask", value)` makes."""
+        owner = self.class_of(call)
+        name, value, *_ = [arg.value for arg in call.args] + [None, None]
+        if owner is not None and isinstance(name, cst.SimpleString) and value is not None:
+            path = f"self.{name.raw_value}"
+            self._add(self.scope_at(owner), path, How.ASSIGN, call, value)
 
     def _collect_imports(self) -> None:
         for line in self.tree.all(cst.Import):

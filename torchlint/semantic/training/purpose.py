@@ -86,10 +86,12 @@ class Purpose(LoopAnalysis):
         return self.intent_alone
 
     def _is_run_outside(self, function: cst.FunctionDef, depth: int) -> bool:
-        """Return whether code of other files may run a function."""
+        """Return whether code of other files may run a function, or make an object that runs it."""
         if not depth or self.functions.escapes(function):
             return True
-        callers = self.functions.callers(function)
+        callers, owner = self.functions.callers(function), self.scopes.class_of(function)
+        if not callers and owner is not None:
+            callers = tuple(self.functions.makings(owner))
         homes = {self.scopes.function(call) for call in callers} - {function, None}
         return not all(map(self.tree.is_own, callers)) or any(
             self._is_run_outside(home, depth - 1) for home in homes if home is not None

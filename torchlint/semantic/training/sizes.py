@@ -95,7 +95,9 @@ class Sizes(ValueAnalysis):
         return all(map(self._is_made_here, self._makers(root)))
 
     def _is_made_here(self, maker: cst.Call | cst.ClassDef) -> bool:
-        """Return whether no layers come from a class or a function of a library."""
+        """Return whether no layers come from a class or a function of a library or an heir."""
+        if isinstance(maker, cst.ClassDef) and self.functions.is_base(maker):
+            return False
         made = self.functions.definition(maker.func) if isinstance(maker, cst.Call) else maker
         if isinstance(made, cst.ClassDef):
             bases = self.functions.bases(made)

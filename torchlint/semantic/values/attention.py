@@ -16,6 +16,7 @@ from torchlint.semantic.values.einsum import Einsum, einsum_of
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.masking import are_query_and_key, masked_by_product
 from torchlint.semantic.values.plain_numbers import PlainNumbers
+from torchlint.semantic.values.unread import Unread
 
 _SOFTMAX: Final = frozenset({"torch.softmax", "torch.nn.functional.softmax"})
 _METADATA: Final = ("dtype", "device", "size", "shape", "dim")
@@ -72,6 +73,7 @@ class Attentions(ValueAnalysis):
     def __init__(self, values: KnownValues, numbers: PlainNumbers) -> None:
         super().__init__(values)
         self.numbers = numbers
+        self.unread = Unread(values.functions)
 
     def all(self) -> Iterator[Attention]:
         """Yield every attention whose weights are only multiplied by the values."""
@@ -197,7 +199,7 @@ class _Reader:
         for _ in range(ASSIGNED):
             holder = self.tree.parent(value)
             if isinstance(holder, cst.Assign):
-                use = self.scopes.only_use(holder)
+                use = self.scopes.only_use(holder) or self._only_read(holder)
                 if use is None:
                     return None
                 self.steps.append(self.tree.statement(holder))
@@ -230,6 +232,14 @@ class _Reader:
             else:
                 return None
         return None
+
+    def _only_read(self, line: cst.Assign) -> cst.Name | None:
+        """Return the only read of weights that others keep or hand back, and that stays unread."""
+        target, unread = line.targets[0].target, self.all.unread
+        uses = unread.uses(line, target) if isinstance(target, cst.Name) else []
+        left = [use for use in uses if not unread.is_idle(use)]
+        self.plain = False
+        return left[0] if len(left) == 1 and len(self.scopes.reaching(left[0])) == 1 else None
 
     def _sides(
         self,

@@ -19,6 +19,7 @@ from torchlint.semantic.syntax.methods import (
     receiver_of,
     replaces_itself,
 )
+from torchlint.semantic.values.annotated import Annotations
 from torchlint.semantic.values.datasetfields import kind_of_field
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
@@ -30,13 +31,13 @@ from torchlint.semantic.values.kind import (
     conventional,
     derived,
     gives_pair,
-    is_module_class,
     joined,
     literal_index,
     method_result,
     takes_many,
 )
 from torchlint.semantic.values.losses import Losses
+from torchlint.semantic.values.narrowing import Narrowing
 from torchlint.semantic.values.origins import Origins, Steps
 from torchlint.semantic.values.placing import (
     Used,
@@ -63,28 +64,6 @@ _ASSIGN: Final = How.ASSIGN
 _LOOP: Final = How.LOOP
 _AUGMENTED: Final = How.AUGMENTED
 _DEFINED: Final = (How.FUNCTION, How.CLASS)
-_ANNOTATIONS: Final = {
-    "torch.Tensor": Kind.TENSOR,
-    "torch.FloatTensor": Kind.TENSOR,
-    "torch.LongTensor": Kind.TENSOR,
-    "numpy.ndarray": Kind.NDARRAY,
-    "numpy.typing.NDArray": Kind.NDARRAY,
-    "torch.device": Kind.DEVICE,
-    "torch.optim.Optimizer": Kind.OPTIMIZER,
-    "torch.optim.lr_scheduler.LRScheduler": Kind.SCHEDULER,
-    "torch.optim.lr_scheduler._LRScheduler": Kind.SCHEDULER,
-    "builtins.int": Kind.NUMBER,
-    "builtins.float": Kind.NUMBER,
-    "builtins.bool": Kind.NUMBER,
-    "builtins.str": Kind.STRING,
-    "builtins.list": Kind.SEQUENCE,
-    "builtins.tuple": Kind.SEQUENCE,
-    "builtins.dict": Kind.MAPPING,
-    "typing.List": Kind.SEQUENCE,
-    "typing.Tuple": Kind.SEQUENCE,
-    "typing.Sequence": Kind.SEQUENCE,
-    "typing.Dict": Kind.MAPPING,
-}
 _OVER_PROCESSES: Final = frozenset(
     "gather gather_for_metrics reduce all_gather all_reduce pad_across_processes".split()
 )
@@ -106,6 +85,8 @@ class Kinds(Analysis):
         super().__init__(functions)
         self.iteration, self.origins, self.losses = iteration, origins, losses
         self.inputs = TorchInputs(functions)
+        self.annotations = Annotations(functions)
+        self.narrowing = Narrowing(functions)
 
     # -- expressions ----------------------------------------------------------
 
@@ -140,7 +121,18 @@ class Kinds(Analysis):
         target = self.scopes.stored(node)
         if target is not None and self.scopes.reads(node) is False:
             return self.kind_of_binding(target)
-        return self._or_network(self._kind_of_all(self.scopes.reaching(node), node.value), node)
+        found = self._or_network(self._kind_of_all(self.scopes.reaching(node), node.value), node)
+        if found is _UNKNOWN and self.narrowing.is_tensor(node) and self._may_be_tensor(node):
+            return _TENSOR
+        return found
+
+    def _may_be_tensor(self, node: cst.Name) -> bool:
+        """Return whether one of the values in sight that a name can stand for is a tensor."""
+        origin = self.origins.of(node)
+        given = [each for each in origin.values if each is not node]
+        return any(self.kind(each) in TENSORS for each in given) or any(
+            map(self.losses.holds_losses, origin.members)
+        )
 
     def _or_network(self, found: Kind, node: cst.Name | cst.Attribute) -> Kind:
         """Return MODULE for an otherwise unknown object that is used as a network somewhere."""
@@ -326,7 +318,7 @@ class Kinds(Analysis):
         return bool(args) and self.kind(args[0].value) in TENSORS
 
     def _returned(self, function: cst.FunctionDef) -> Kind:
-        told = self._annotated(function.returns.annotation) if function.returns else _UNKNOWN
+        told = self.annotations.kind(function.returns.annotation) if function.returns else _UNKNOWN
         if told not in (_UNKNOWN, _NUMBER) or self.functions.is_generator(function):
             return told
         returned = self.functions.returns(function)
@@ -377,7 +369,7 @@ class Kinds(Analysis):
             return found
         for binding in bindings:
             if isinstance(binding.node, cst.Param) and binding.node.annotation is not None:
-                annotated = self._annotated(binding.node.annotation.annotation)
+                annotated = self.annotations.kind(binding.node.annotation.annotation)
                 if annotated not in (_UNKNOWN, found):
                     return _UNKNOWN
             if binding.how is How.IMPORT:
@@ -400,7 +392,7 @@ class Kinds(Analysis):
         """Return the kind of the value that one binding assigns."""
         node = binding.node
         if type(node) is cst.AnnAssign:
-            found = self._annotated(node.annotation.annotation)
+            found = self.annotations.kind(node.annotation.annotation)
             if found is not _UNKNOWN or binding.value is None:
                 return found
         if type(node) is cst.Param:
@@ -433,7 +425,7 @@ class Kinds(Analysis):
         if parameter.star in ("*", "**"):
             return _SEQUENCE if parameter.star == "*" else Kind.MAPPING
         if parameter.annotation is not None:
-            found = self._annotated(parameter.annotation.annotation)
+            found = self.annotations.kind(parameter.annotation.annotation)
             if found is _MODULE and conventional(parameter.name.value) is Kind.CRITERION:
                 return Kind.CRITERION
             if found is not _UNKNOWN:
@@ -480,9 +472,11 @@ class Kinds(Analysis):
     def _kind_of_member(self, node: cst.BaseExpression, steps: Steps = ()) -> Kind:
         """Return the kind of all values that a file puts into containers at some steps."""
         origin = self.origins.of(node, steps)
-        if not origin.complete or node in origin.values:
+        summed = [each for each in origin.members if self.losses.holds_losses(each)]
+        known = origin.complete or (summed and len(summed) == len(origin.members))
+        if not known or node in origin.values:
             return self._kind_of_drawn(node) if steps == (None,) else _UNKNOWN
-        return joined([self.kind(value) for value in origin.values])
+        return joined([*map(self.kind, origin.values), *(_LOSS for _ in summed)])
 
     def _kind_of_drawn(self, node: cst.BaseExpression) -> Kind:
         """Return the kind of the items of a comprehension, or of a name for one."""
@@ -502,6 +496,24 @@ class Kinds(Analysis):
         for source in self.iteration.iterated(value):
             if self.kind(source) is _LOADER:
                 return source
+            callees = self.functions.callees(source) if isinstance(source, cst.Call) else ()
+            for function in filter(self.functions.is_generator, callees):
+                if (found := self._handed_on(function)) is not None:
+                    return found
+        return None
+
+    @memoized(None)
+    def _handed_on(self, generator: cst.FunctionDef) -> cst.BaseExpression | None:
+        """Return the loader whose batches a generator yields: `yield from loader`."""
+        for node in self.functions.own(generator.body, cst.Yield):
+            given = node.value.item if isinstance(node.value, cst.From) else node.value
+            drawn = [] if given is None else [given]
+            if isinstance(given, cst.Name) and not isinstance(node.value, cst.From):
+                bindings = self.scopes.reaching(given)
+                drawn = [each.value for each in bindings if each.how is _LOOP and each.value]
+            for each in drawn:
+                if (found := self.loader(each)) is not None:
+                    return found
         return None
 
     def _element(self, value: cst.BaseExpression, path: tuple[int, ...]) -> Kind:
@@ -560,37 +572,6 @@ class Kinds(Analysis):
         if run is _MODULE or self.kind(value) in TENSORS:
             return _UNKNOWN if run is Kind.CRITERION and path != (0,) else _TENSOR
         return _UNKNOWN
-
-    def _annotated(self, node: cst.BaseExpression) -> Kind:
-        if type(node) is cst.SimpleString:
-            return self._annotated_by_name(self.names.spelled(node.value.strip("'\""), node))
-        if type(node) is cst.Subscript:
-            return self._annotated_generic(node)
-        if type(node) is cst.BinaryOperation:
-            return joined([self._annotated(node.left), self._annotated(node.right)])
-        if type(node) is cst.Name and node.value == "None":
-            return _NOTHING
-        name = self.names.name(node)
-        if name is None:
-            owner = self.functions.definition(node)
-            bases = self.functions.bases(owner) if type(owner) is cst.ClassDef else []
-            return derived(bases)
-        return self._annotated_by_name(name)
-
-    def _annotated_by_name(self, name: str | None) -> Kind:
-        if name is None:
-            return _UNKNOWN
-        if is_module_class(name):
-            return derived([name])
-        return _ANNOTATIONS.get(
-            name, derived([name]) if name.startswith("torch.") else called(name)
-        )
-
-    def _annotated_generic(self, node: cst.Subscript) -> Kind:
-        if self.names.name(node.value) in ("typing.Optional", "typing.Annotated"):
-            inner = node.slice[0].slice
-            return self._annotated(inner.value) if isinstance(inner, cst.Index) else _UNKNOWN
-        return self._annotated(node.value)
 
 
 _LITERALS: Final[dict[type[cst.CSTNode], Kind]] = {

@@ -80,6 +80,10 @@ class Losses(Analysis):
             self.scopes.reaching(node)
         )
 
+    def holds_losses(self, value: cst.BaseExpression) -> bool:
+        """Return whether a value is assigned to a container of which members go backward."""
+        return any(each.value is value for each in self._containers)
+
     @cached_property
     def _containers(self) -> frozenset[Binding]:
         """The bindings of containers of which members are summands of a loss."""

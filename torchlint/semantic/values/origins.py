@@ -15,6 +15,7 @@ from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
 from torchlint.semantic.syntax.methods import choices_of
 from torchlint.semantic.values.iteration import Iteration
+from torchlint.semantic.values.kind import Kind, called
 from torchlint.semantic.values.values import Values
 
 Steps = tuple[int | str | None, ...]
@@ -40,6 +41,8 @@ class Origin(NamedTuple):
     complete: bool
     given: cst.Param | None = None
     """The parameter behind the value that code which is not in view may pass too."""
+    members: tuple[cst.Call, ...] = ()
+    """The calls whose unseen results have the value as a member, if all else is known."""
 
     @property
     def known(self) -> tuple[cst.BaseExpression, ...]:
@@ -62,6 +65,7 @@ class _Search:
     def __init__(self) -> None:
         self.found: dict[int, cst.BaseExpression] = {}
         self.seen: set[tuple[int, Steps]] = set()
+        self.members: dict[int, cst.Call] = {}
         self.lost = False
         self.given: cst.Param | None = None
 
@@ -79,7 +83,9 @@ class Origins(Analysis):
         """Return every expression that `node`, or the element at `steps` in it, can be."""
         search = _Search()
         self._follow(node, steps, search)
-        return Origin(tuple(search.found.values()), not search.lost, search.given)
+        members = () if search.lost else tuple(search.members.values())
+        known = not search.lost and not members
+        return Origin(tuple(search.found.values()), known, search.given, members)
 
     def _follow(self, node: cst.BaseExpression, steps: Steps, search: _Search) -> None:
         if (id(node), steps) in search.seen:
@@ -137,16 +143,12 @@ class Origins(Analysis):
     def _follow_binding(self, binding: Binding, steps: Steps, search: _Search) -> None:
         value = binding.value
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
-            given = self.functions.given(binding.node)
-            if self.functions.given_unseen(binding.node):
-                search.given = binding.node
-            search.lost = search.lost or not given
-            for one in given:
-                self._follow(one, steps, search)
+            self._follow_parameter(binding.node, steps, search)
         elif value is None:
             search.lost = search.lost or binding.how is not How.DECLARED
         elif binding.how is How.ASSIGN or (binding.how is How.AUGMENTED and steps):
-            self._follow(value, steps, search)
+            if not _computes(binding.node):
+                self._follow(value, steps, search)
         elif binding.how is How.UNPACKED and not binding.starred:
             self._follow(value, (*binding.path, *steps), search)
         elif binding.how is How.LOOP:
@@ -157,6 +159,20 @@ class Origins(Analysis):
                 self._follow(source, (None, *path, *steps), search)
         else:
             search.lost = True
+
+    def _follow_parameter(self, node: cst.Param, steps: Steps, search: _Search) -> None:
+        if self.functions.given_unseen(node):
+            search.given = node
+        given = self.functions.given(node)
+        gathered = self.functions.gathered(node) if steps and node.star else []
+        search.lost = search.lost or not (given or gathered)
+        for one in given:
+            self._follow(one, steps, search)
+        for arg in gathered:
+            if arg.star:
+                self._follow(arg.value, steps if arg.star == "**" else (None, *steps[1:]), search)
+            elif arg.keyword is None or _fits(arg.keyword.value, steps[0]):
+                self._follow(arg.value, steps[1:], search)
 
     def additions(self, node: cst.Name | cst.Attribute) -> list[cst.BaseExpression]:
         """Return the values that the file adds to a container later."""
@@ -212,7 +228,7 @@ class Origins(Analysis):
         return self.values.key(node) if isinstance(node, cst.Subscript) else node
 
     def _follow_item(self, node: cst.Subscript, steps: Steps, search: _Search) -> None:
-        if isinstance(node.slice[0].slice, cst.Slice):
+        if _takes_many(node.slice[0].slice):
             if steps:
                 self._follow(node.value, (None, *steps[1:]), search)
             else:
@@ -293,8 +309,10 @@ class Origins(Analysis):
             return
         if name in _WHOLE and type(steps[0] if steps else None) is int:
             return
-        if steps and name != "torch.utils.data.random_split":
+        if len(steps) > 1 and not _is_tensor(name):
             search.lost = True
+        elif steps and name != "torch.utils.data.random_split" and not _is_tensor(name):
+            search.members[id(node)] = node
         else:
             search.found[id(node)] = node
 
@@ -354,5 +372,21 @@ def _pattern(name: cst.BaseExpression) -> re.Pattern[str] | None:
     return None
 
 
+def _is_tensor(name: str | None) -> bool:
+    """Return whether a call gives a tensor, whose items are tensors like it."""
+    return name is not None and name.startswith("torch.") and called(name) is Kind.TENSOR
+
+
+def _computes(node: cst.CSTNode) -> bool:
+    """Return whether a line changes what a variable holds in place: `values /= 2` adds no item."""
+    return type(node) is cst.AugAssign and not isinstance(node.operator, cst.AddAssign)
+
+
 def _fits(key: int | str | None, wanted: int | str | None) -> bool:
     return key is None or wanted is None or key == wanted
+
+
+def _takes_many(index: cst.BaseSlice) -> bool:
+    """Return whether an index keeps the members, as `[1:]` and the new axis of `[None]` do."""
+    word = index.value if isinstance(index, cst.Index) else None
+    return isinstance(index, cst.Slice) or (isinstance(word, cst.Name) and word.value == "None")

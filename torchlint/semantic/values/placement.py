@@ -229,7 +229,7 @@ class Placement(ValueAnalysis):
         if binding.parameter is not None:
             given = self.functions.given(binding.parameter)
             return bool(given) and all(map(self.on_host, given))
-        if value is None:
+        if value is None or binding.is_registered:
             return False
         if binding.how is How.LOOP:
             source, _ = self.iteration.source(value, binding.path)

@@ -8,7 +8,6 @@ import libcst as cst
 
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.attention import Attention, ScoreMask
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -220,6 +219,8 @@ class Scores(ValueAnalysis):
             if self.names.name(node.func) is not None or node.func.attr.value not in _SHAPED:
                 break
             node = node.func.value
+        if isinstance(node, cst.Name):
+            node = self._made(node) or node
         if not isinstance(node, cst.Call) or self.names.name(node.func) != "torch.ones":
             return False
         sizes = [arg.value for arg in node.args if arg.keyword is None]
@@ -247,21 +248,11 @@ class Scores(ValueAnalysis):
         return ends[-1] == ends[-2] and not any(ends[:-2])
 
     def _made(self, node: cst.Name | cst.Attribute) -> cst.BaseExpression | None:
-        """Return the value of a name or a registered buffer."""
-        found = self.values.value_of(node).node
-        if found is not None and found is not node:
-            return found
-        if isinstance(node, cst.Name):
-            return self.scopes.only(node).value
-        owner = self.scopes.class_of(node)
-        path = dotted(node)
-        if owner is None or not path.startswith("self."):
-            return None
-        made = [
-            call.args[1].value
-            for call in self.tree.within(owner, cst.Call)
-            if method_of(call) == "register_buffer"
-            and len(call.args) >= 2
-            and self.values.value_of(call.args[0].value).literal == path.removeprefix("self.")
-        ]
-        return made[0] if len(made) == 1 else None
+        """Return the only value of a name or an attribute, beside None."""
+        origin = self.origins.of(node)
+        values = [each for each in origin.values if not self._is_none(each)]
+        alone = len(values) == 1 and origin.complete and values[0] is not node
+        return values[0] if alone else self.scopes.only(node).value
+
+    def _is_none(self, node: cst.BaseExpression) -> bool:
+        return self.values.value_of(node).equals(None)

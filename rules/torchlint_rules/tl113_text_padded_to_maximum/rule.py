@@ -7,8 +7,9 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Rule, Script, State, Value, receiver_of
+from torchlint.api import Finding, Fix, Note, Per, Rule, Script, State, Value, receiver_of
 from torchlint_rules.shared.tokenizers import TextMap, function_of, text_maps, tokenizer_of
+from torchlint_rules.tl113_text_padded_to_maximum.filling import filled
 
 _LABELLING: Final = ("DataCollatorForTokenClassification", "DataCollatorForSeq2Seq")
 """The collators of Transformers that pad the texts of each batch, and a label for each token."""
@@ -19,6 +20,8 @@ _SHORT: Final = 64
 _FIXED: Final = ("torch_xla", "optimum", "diffusers", "tensorflow", "jax")
 """Libraries that compile for fixed shapes, or whose networks want a fixed length."""
 _OTHER_SHAPES: Final = "batches of other shapes draw other dropout masks"
+_PACKING: Final = "torch.nn.utils.rnn.pack_padded_sequence"
+"""What takes the padding away again before a network reads the tokens."""
 _COMPILING: Final = ("torch_compile", "torch_compile_backend", "torch_compile_mode")
 
 
@@ -28,7 +31,7 @@ class TextPaddedToMaximum(Rule):
         if script.functions.imports(*_FIXED):
             return
         readers = [*_trainers(script), *_loops(script)]
-        yield from self._in_collators(script, readers)
+        yield from self._in_code(script, readers)
         for mapped in text_maps(script):
             for call in mapped.calls:
                 given = _padded(script, call)
@@ -52,26 +55,29 @@ class TextPaddedToMaximum(Rule):
                     )
                 yield Finding(self.code, script.span(given), message, fix)
 
-    def _in_collators(self, script: Script, readers: Sequence[_Reader]) -> Iterator[Finding]:
-        """Yield a finding for each collate function that pads every batch to the maximum length."""
-        found = {
-            id(given): given
+    def _in_code(self, script: Script, readers: Sequence[_Reader]) -> Iterator[Finding]:
+        """Yield a finding for each function of a dataset or a collator that pads to the maximum."""
+        read = {
+            body: per
             for reader in readers
             if not _keeps_shapes(script, reader)
-            for call in _collating(script, reader)
-            if (given := _to_maximum(script, call)) is not None
+            for body, per in _code(script, reader)
         }
-        for given in found.values():
-            message = (
-                "every batch is padded to the maximum length, and the network computes on the "
-                "padding: `padding=True` pads it to its longest text"
-            )
-            fix = Fix.unsafe(
-                "Pad each batch to its longest text",
-                script.edits.replace(given.value, "True"),
-                because=_OTHER_SHAPES,
-            )
-            yield Finding(self.code, script.span(given), message, fix)
+        packs = next(script.calls.of(_PACKING), None) is not None
+        for body, per in read.items():
+            for given in _told(script, body):
+                fix = None
+                if per is Per.BATCH:
+                    fix = Fix.unsafe(
+                        "Pad each batch to its longest text",
+                        script.edits.replace(given.value, "True"),
+                        because=_OTHER_SHAPES,
+                    )
+                yield Finding(self.code, script.span(given), _in_words(per), fix)
+            first, *others = (None,) if packs else (*filled(script, body, _SHORT), None)
+            if first is not None:
+                notes = tuple(Note(script.span(each), "and here") for each in others if each)
+                yield Finding(self.code, script.span(first), _in_words(None), None, notes)
 
 
 class _Reader(NamedTuple):
@@ -131,15 +137,43 @@ def _to_maximum(script: Script, call: cst.Call) -> cst.Arg | None:
     longest = site.argument("max_length").literal
     if type(longest) is int and longest <= _SHORT:
         return None
+    if site.argument("pad_to_max_length").equals(True):
+        return site.given("pad_to_max_length")
     return site.given("padding") if site.argument("padding").equals("max_length") else None
 
 
-def _collating(script: Script, reader: _Reader) -> Iterator[cst.Call]:
-    """Yield the tokenizers that the collate function of a reader runs."""
+def _told(script: Script, body: cst.CSTNode) -> Iterator[cst.Arg]:
+    """Yield the arguments by which a function makes tokenizers pad to a maximum that is long."""
+    for call in script.functions.own(body, cst.Call):
+        given = _to_maximum(script, call) if tokenizer_of(script, call) is not None else None
+        if given is not None:
+            yield given
+
+
+def _code(script: Script, reader: _Reader) -> Iterator[tuple[cst.CSTNode, Per]]:
+    """Yield the functions that make items of the dataset of a reader, and those that join them."""
+    for owner in script.loaders.datasets.classes(reader.dataset):
+        for name in ("__init__", "__getitem__"):
+            method = script.functions.method(owner, name)
+            for body in script.functions.reached(method) if method is not None else ():
+                yield body, Per.ITEM
     function = function_of(script, reader.collator) if reader.collator is not None else None
-    for call in script.tree.within(function.body, cst.Call) if function is not None else ():
-        if tokenizer_of(script, call) is not None:
-            yield call
+    for body in script.functions.reached(function) if function is not None else ():
+        yield body, Per.BATCH
+
+
+def _in_words(per: Per | None) -> str:
+    """Return what to say of padding: by a tokenizer for an item or a batch, or by hand."""
+    what = "batch" if per is Per.BATCH else "text"
+    cure = "`padding=True` pads it to its longest text"
+    if per is Per.ITEM:
+        cure = "leave it out, and pad each batch in a `collate_fn`: `tokenizer.pad(rows)`"
+    elif per is None:
+        cure = "pad each batch to its longest text, in a `collate_fn`: `pad_sequence(rows)`"
+    return (
+        f"every {what} is padded to the maximum length, and the network computes on the padding: "
+        f"{cure}"
+    )
 
 
 def _keeps_shapes(script: Script, reader: _Reader) -> bool:

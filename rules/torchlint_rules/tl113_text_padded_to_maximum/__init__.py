@@ -1,0 +1,1 @@
+"""TL113: the rule, its page and its parts."""
