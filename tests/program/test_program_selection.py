@@ -51,6 +51,14 @@ def test_callers_come_from_programs_only(tmp_path: Path) -> None:
     assert linked(found["tests/test_lib.py"]) == {"lib.py": [1]}
 
 
+def test_a_module_found_by_its_name_is_linked_to_what_finds_it(tmp_path: Path) -> None:
+    finds = "import importlib\n\ndef main(name):\n    importlib.import_module(name).step(1)\n\n"
+    files = {"models/lib.py": STEP, "models/used.py": STEP, "train.py": finds + GUARD}
+    found = views(tmp_path, {**files, "other.py": "from models.used import step\n"})
+    assert linked(found["models/lib.py"]) == {"train.py": [1, 3, 6]}
+    assert linked(found["models/used.py"]) == {}
+
+
 def test_nothing_is_linked_to_unit_tests(tmp_path: Path) -> None:
     use = "from lib import step\n\ndef %s():\n    step(1)\n\n"
     found = views(

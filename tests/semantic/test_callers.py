@@ -301,3 +301,10 @@ def test_subjects_are_sorted_by_their_answers_in_their_order() -> None:
     assert kept.with_answer(answers[1]) == subjects[1::2]
     assert kept.with_answer(answers[0]) == subjects[::2]
     assert kept.with_answer(object()) == []
+
+
+def test_how_often_functions_run_that_all_call_each_other() -> None:
+    calls = " + ".join(f"part{number}(x)" for number in range(14))
+    parts = (f"def part{number}(x):\n    return {calls}\n" for number in range(14))
+    script = _script("".join(parts))
+    assert script.loops.frequency(script.tree.all(cst.Call)[0]).name == "UNKNOWN"

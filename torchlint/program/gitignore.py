@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from math import comb
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -14,9 +15,12 @@ from torchlint.caching import cached_method
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
+    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 _MOST_STEPS: Final = 1_000_000
 """How many positions the stars of a line may be tried at on one path."""
+_MOST_KEPT: Final = 8192
+"""How many patterns are kept: a project is walked more than once, for files and for folders."""
 _STARS: Final = re.compile(r"\*+")
 _RUNS: Final = re.compile(r"(?<![\\*])(?:\*{3,}|(?<=[^/!])\*\*|\*\*(?=[^/*]))")
 """Stars that mean what one star means: more than two, or two beside other characters."""
@@ -59,21 +63,21 @@ class _Lines:
         """Return the matcher for the lines with at most that many stars."""
         from pathspec import GitIgnoreSpec
 
-        kept = [line for line, many in self._lines if many <= stars and _is_pattern(line)]
-        return GitIgnoreSpec.from_lines(kept)
+        kept = (line for line, many in self._lines if many <= stars)
+        return GitIgnoreSpec(pattern for line in kept for pattern in _patterns(line))
 
 
-def _is_pattern(line: str) -> bool:
-    """Return whether a line is well-formed; git ignores malformed ones, too."""
+@lru_cache(maxsize=_MOST_KEPT)
+def _patterns(line: str) -> tuple[GitIgnoreSpecPattern, ...]:
+    """Return the pattern of a line, nothing for a malformed one, which git ignores, too."""
     from pathspec import GitIgnoreSpec
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         try:
-            GitIgnoreSpec.from_lines([line])
+            return tuple(GitIgnoreSpec.from_lines([line]).patterns)
         except (ValueError, re.error):
-            return False
-    return True
+            return ()
 
 
 class Ignored(NamedTuple):

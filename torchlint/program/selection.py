@@ -72,7 +72,7 @@ def select(graph: Graph, path: str, lines: Lines) -> View:
         selection.add_settings()
         selection.add_callees()
     idle, is_beside_training = Idle(graph).names(path), graph.optimizes()
-    if selection.trains:
+    if selection.trains or (selection.callers and graph.is_in_program(path)):
         view = _View(selection, lines).build()
     elif idle or (own.starts and is_beside_training):
         view = View(path)
@@ -285,6 +285,7 @@ class _Selection:
         elsewhere = [
             place for place in self.graph.users(symbol) if self.graph.is_in_program(place.path)
         ]
+        elsewhere += self.graph.finders(symbol.path)
         if len(elsewhere) > _MOST_USERS:
             elsewhere = [place for place in elsewhere if self._compiles(place)]
         yield from (place for place in elsewhere[:_MOST_USERS] if place.path != self.path)
@@ -405,9 +406,11 @@ class _View:
     def _escaping(self, place: Place, definition: Definition) -> Iterator[Symbol]:
         if definition.kind in _CALLABLE:
             exported = (self.graph.outline(place.path) or Outline()).exports or ()
+            is_found = any(True for _ in self.graph.finders(place.path))
             for symbol in (Symbol(place.path, name) for name in definition.binds):
                 if (
-                    symbol.name in exported
+                    is_found
+                    or symbol.name in exported
                     or self.graph.is_reexported(symbol)
                     or any(map(self._is_outside, self._users(symbol)))
                 ):

@@ -71,7 +71,6 @@ class Frequencies(LoopAnalysis):
         self.ownership = ownership
         self.step_functions = step_functions
         self.keeping = Keeping(loops.functions)
-        self._open: set[int] = set()
 
     @cached_property
     def _is_tests(self) -> bool:
@@ -119,7 +118,10 @@ class Frequencies(LoopAnalysis):
         loop = self.loops.batch_loop(node)
         if loop is not None:
             return self.below(node, loop.node)
-        return self._frequency_of_callers(node, function)
+        body = Frequency.UNKNOWN if function is None else self._of_body(function)
+        if function is None or body is not Frequency.EVERY_PASS:
+            return body
+        return self.below(node, function)
 
     def _times(self, node: cst.CSTNode) -> bool:
         """Return whether a statement synchronizes next to a line that reads a clock."""
@@ -158,27 +160,21 @@ class Frequencies(LoopAnalysis):
         """Return whether a decorator caches the result, so that the body runs once."""
         return not _MEMOS.isdisjoint(self.names.marks(function))
 
-    def _frequency_of_callers(
-        self, node: cst.CSTNode, function: cst.FunctionDef | None
-    ) -> Frequency:
-        if function is None or id(function) in self._open:
-            return Frequency.UNKNOWN
+    @memoized(Frequency.UNKNOWN)
+    def _of_body(self, function: cst.FunctionDef) -> Frequency:
+        """Return how often the body of a function runs that no batch loop holds."""
         rate = self.ownership.rate(function)
         if rate in (Rate.STEP, Rate.EVALUATION_STEP):
-            return self.below(node, function)
+            return Frequency.EVERY_PASS
         if rate is not None:
             return Frequency.RARE
         if self.step_functions.makes(function):
-            return self.below(node, function)
-        self._open.add(id(function))
-        try:
-            calls = self.functions.callers(function) or self._handed_in_loop(function)
-            found = {self.frequency(call) for call in calls}
-        finally:
-            self._open.discard(id(function))
-        if found - {Frequency.UNKNOWN} != {Frequency.EVERY_PASS}:
-            return Frequency.RARE if found == {Frequency.RARE} else Frequency.UNKNOWN
-        return self.below(node, function)
+            return Frequency.EVERY_PASS
+        calls = self.functions.callers(function) or self._handed_in_loop(function)
+        found = set(map(self.frequency, calls))
+        if found - {Frequency.UNKNOWN} == {Frequency.EVERY_PASS}:
+            return Frequency.EVERY_PASS
+        return Frequency.RARE if found == {Frequency.RARE} else Frequency.UNKNOWN
 
     @memoized(None)
     def rate(self, function: cst.FunctionDef) -> Rate | None:
@@ -317,9 +313,9 @@ class Frequencies(LoopAnalysis):
                 self.rare(test.right, wanted),
             )
             if wanted and sum(sides) == 1:
-                gate, other = (test.left, test.right)[:: 1 if sides[0] else -1]
-                ends = self._asks_for_end(other) or self._is_one_count(gate, other)
-                sides = (True, ends or self._is_signal(other))
+                rare, other = (test.left, test.right)[:: 1 if sides[0] else -1]
+                ends = self._asks_for_end(other) or self._is_signal(other)
+                sides = (True, ends or self._is_of_count(other, rare))
             return any(sides) if both else all(sides)
         if isinstance(test, cst.NamedExpr):
             return self.rare(test.value, wanted)
@@ -342,14 +338,13 @@ class Frequencies(LoopAnalysis):
         modulo = isinstance(test.operator, cst.Modulo)
         return not wanted if modulo else wanted and self._mentions_rarity(test)
 
-    def _is_one_count(self, gate: cst.BaseExpression, test: cst.BaseExpression) -> bool:
-        """Return whether a test asks for one value of what a gate takes modulo a number."""
-        if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
-            return False
-        asked = self.tree.code(test.left)
-        return isinstance(test.comparisons[0].operator, cst.Equal) and any(
-            isinstance(each.operator, cst.Modulo) and self.tree.code(each.left) == asked
-            for each in self.tree.within(gate, cst.BinaryOperation)
+    def _is_of_count(self, test: cst.BaseExpression, periodic: cst.BaseExpression) -> bool:
+        """Return whether a test asks for one value of what another one divides: `n == 1`."""
+        counts = (each.left for each in self.tree.within(periodic, cst.BinaryOperation))
+        return (
+            isinstance(test, cst.Comparison)
+            and isinstance(test.comparisons[0].operator, cst.Equal)
+            and self.tree.code(test.left) in map(self.tree.code, counts)
         )
 
     @staticmethod

@@ -58,12 +58,19 @@ def word_of(call: cst.Call) -> str:
 
 
 def replaces_itself(call: cst.Call, line: cst.CSTNode | None) -> bool:
-    """Return whether a line assigns the result of a call to what is called: `net = net(10)`."""
+    """Return whether a line assigns the result of a call to what is called: `net = net(10)`.
+
+    `q = self.q(x)` only names what the layer gives.
+    """
     called = last_word(call.func)
+    plain = isinstance(call.func, cst.Name)
     return (
         isinstance(line, cst.Assign)
         and called != ""
-        and any(last_word(each.target) == called for each in line.targets)
+        and any(
+            last_word(each.target) == called and (plain or isinstance(each.target, cst.Attribute))
+            for each in line.targets
+        )
     )
 
 

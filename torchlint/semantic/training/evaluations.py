@@ -213,7 +213,11 @@ class Evaluations(LoopAnalysis):
     # -- functions without a loop -----------------------------------------------------
 
     def _of_function(self, function: cst.FunctionDef, covered: set[int]) -> Evaluation | None:
-        if not self.modes.are_switched:
+        switches = self.modes.switches(function) if self.modes.are_switched else ()
+        if not any(each.mode is Mode.EVAL and each.network is not None for each in switches):
+            return None
+        callers = self.functions.callers(function)
+        if not callers or any(id(self.scopes.home(call)) in covered for call in callers):
             return None
         if self._is_owned(function) or self._is_method_of_network(function):
             return None
@@ -221,9 +225,6 @@ class Evaluations(LoopAnalysis):
             return None
         forwards = tuple(self._forwards(function.body, 0))
         if not forwards or not self._in_eval(forwards[0].call):
-            return None
-        callers = self.functions.callers(function)
-        if not callers or any(id(self.scopes.home(call)) in covered for call in callers):
             return None
         return Evaluation(function, function, None, forwards, self._is_named(function), False)
 

@@ -12,13 +12,7 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import (
-    choices_of,
-    last_word,
-    method_of,
-    receiver_of,
-    replaces_itself,
-)
+from torchlint.semantic.syntax.methods import choices_of, last_word, method_of, replaces_itself
 from torchlint.semantic.values.annotated import Annotations
 from torchlint.semantic.values.datasetfields import kind_of_field
 from torchlint.semantic.values.iteration import COUNTER, Iteration
@@ -70,6 +64,8 @@ _OVER_PROCESSES: Final = frozenset(
 """The methods by which frameworks send a tensor through all processes."""
 _ENGINE: Final = (Kind.MODULE, Kind.OPTIMIZER, Kind.LOADER, Kind.SCHEDULER)
 """What DeepSpeed makes of a network: its engine, and what the engine trains with."""
+_OF_BATCHES: Final = frozenset("to cuda sum mean eq ne".split())
+"""Methods that tensors have, not texts or lists, which may be parts of a batch as well."""
 _TENSOR_ONLY: Final = frozenset(
     "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
     "is_cuda data_ptr eq scatter_ index_select clip_grad_norm_".split()
@@ -216,17 +212,20 @@ class Kinds(Analysis):
         if not isinstance(node, cst.Name):
             return False
         reaching = self.scopes.reaching(node)
-        return bool(reaching) and all(map(self._draws_batch, reaching))
+        return bool(reaching) and all(
+            binding.how is _LOOP
+            and binding.value is not None
+            and (source := self.iteration.source(binding.value, binding.path)[0]) is not None
+            and (self.kind(source) is _LOADER or self._is_entry_of_batch(source, binding))
+            for binding in reaching
+        )
 
-    def _draws_batch(self, binding: Binding) -> bool:
-        """Return whether a loop draws batches of a loader, or the members of a batch."""
-        if binding.how is not _LOOP or binding.value is None:
+    def _is_entry_of_batch(self, source: cst.BaseExpression, binding: Binding) -> bool:
+        """Return whether a loop draws the values of a batch: `for k, v in batch.items():`."""
+        if not isinstance(source, cst.Call) or not isinstance(source.func, cst.Attribute):
             return False
-        source, path = self.iteration.source(binding.value, binding.path)
-        if source is None or self.kind(source) is _LOADER:
-            return source is not None
-        held = receiver_of(source, "items" if path == (1,) else "values")
-        return held is not None and self._is_batch(held)
+        drawn = {"items": (1,), "values": ()}.get(source.func.attr.value)
+        return drawn == binding.path and self._is_batch(source.func.value)
 
     def _kind_of_comparison(self, node: cst.Comparison) -> Kind:
         if any(
@@ -296,12 +295,11 @@ class Kinds(Analysis):
             # a method of the value in question: `model = model.to(device)` in a loop
             return base
         if base is _UNKNOWN:
-            call = self.tree.parent(func)
-            if method in PREPARING and isinstance(call, cst.Call) and len(call.args) == 1:
-                return self.kind(call.args[0].value)
-            moved = method in ("to", "cuda") and self._is_batch(func.value)
+            moved = method in _OF_BATCHES and self._is_batch(func.value)
             if name is None and (moved or method in _TENSOR_ONLY or self._is_sent_round(func)):
                 return _TENSOR
+            if method in PREPARING and name is None:
+                return self._kind_of_prepared(func)
             return _NDARRAY if method in ("to_numpy", "asnumpy") and name is None else base
         call = self.tree.parent(func)
         if method == "size" and base in TENSORS and isinstance(call, cst.Call):
@@ -310,6 +308,14 @@ class Kinds(Analysis):
             pair = isinstance(call, cst.Call) and gives_pair(method, call, bound=True)
             return _SEQUENCE if pair else _TENSOR
         return method_result(base, method)
+
+    def _kind_of_prepared(self, func: cst.Attribute) -> Kind:
+        """Return the kind of what a framework prepares alone: `fabric.setup(network)`."""
+        call = self.tree.parent(func)
+        args = call.args if type(call) is cst.Call else []
+        found = self.kind(args[0].value) if args else _UNKNOWN
+        alone = sum(arg.keyword is None for arg in args) == 1
+        return found if alone and found in _ENGINE else _UNKNOWN
 
     def _is_sent_round(self, func: cst.Attribute) -> bool:
         """Return whether a method of a framework sends a tensor through all processes."""

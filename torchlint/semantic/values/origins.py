@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -12,6 +13,7 @@ import libcst as cst
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import PREPARING
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
 from torchlint.semantic.syntax.methods import choices_of
 from torchlint.semantic.values.iteration import Iteration
@@ -20,6 +22,8 @@ from torchlint.semantic.values.values import Values
 
 Steps = tuple[int | str | None, ...]
 """The path into a container: indices, keys, or None for any of its members."""
+_At = tuple[cst.BaseExpression, Steps]
+"""An expression, and the steps into what it holds."""
 _Variable = tuple[str, Scope | None]
 """The path of a variable, `a` or `a.b`, and the scope that binds a plain name."""
 
@@ -59,15 +63,21 @@ class _Addition(NamedTuple):
     extends: bool = False
 
 
-class _Search:
-    """The results and the visited nodes of a search."""
+@dataclass
+class _Reach:
+    """What one place in the search for origins leads to."""
 
-    def __init__(self) -> None:
-        self.found: dict[int, cst.BaseExpression] = {}
-        self.seen: set[tuple[int, Steps]] = set()
-        self.members: dict[int, cst.Call] = {}
-        self.lost = False
-        self.given: cst.Param | None = None
+    ends: bool = False
+    """Whether the expression is an origin itself."""
+    holds: bool = False
+    """Whether the expression is a call whose unseen result has the value as a member."""
+    lost: bool = False
+    given: cst.Param | None = None
+    onward: list[_At] = field(default_factory=list)
+
+    def follow(self, node: cst.BaseExpression, steps: Steps) -> None:
+        """Add a place that the search goes on from."""
+        self.onward.append((node, steps))
 
 
 class Origins(Analysis):
@@ -81,112 +91,129 @@ class Origins(Analysis):
     @cached_method
     def of(self, node: cst.BaseExpression, steps: Steps = ()) -> Origin:
         """Return every expression that `node`, or the element at `steps` in it, can be."""
-        search = _Search()
-        self._follow(node, steps, search)
-        members = () if search.lost else tuple(search.members.values())
-        known = not search.lost and not members
-        return Origin(tuple(search.found.values()), known, search.given, members)
+        found: dict[int, cst.BaseExpression] = {}
+        members: list[cst.Call] = []
+        seen: set[tuple[int, Steps]] = set()
+        lost, given = False, None
+        places: list[_At] = [(node, steps)]
+        while places:
+            place = node, steps = places.pop()
+            if (id(node), steps) in seen:
+                continue
+            seen.add((id(node), steps))
+            if len(steps) > _DEPTH or len(seen) > _MOST:
+                lost = True
+                continue
+            reach = self._reach(place)
+            if reach.ends:
+                found[id(node)] = node
+            elif reach.holds and type(node) is cst.Call and node not in members:
+                members.append(node)
+            lost, given = lost or reach.lost, reach.given or given
+            places += reach.onward[::-1]
+        known = not lost and not members
+        return Origin(tuple(found.values()), known, given, () if lost else tuple(members))
 
-    def _follow(self, node: cst.BaseExpression, steps: Steps, search: _Search) -> None:
-        if (id(node), steps) in search.seen:
-            return
-        search.seen.add((id(node), steps))
-        if len(steps) > _DEPTH or len(search.seen) > _MOST:
-            search.lost = True
-        elif type(node) is cst.Name:
-            self._follow_name(node, steps, search)
+    @memoized(_Reach(lost=True))
+    def _reach(self, place: _At) -> _Reach:
+        """Return what one place leads to: an expression, and the steps into it."""
+        node, steps = place
+        reach = _Reach()
+        if type(node) is cst.Name:
+            self._follow_name(node, steps, reach)
         elif type(node) is cst.Attribute:
-            self._follow_attribute(node, steps, search)
+            self._follow_attribute(node, steps, reach)
         elif type(node) is cst.Subscript:
-            self._follow_item(node, steps, search)
+            self._follow_item(node, steps, reach)
         elif choices := choices_of(node):
             for each in choices:
-                self._follow(each, steps, search)
+                reach.follow(each, steps)
         elif type(node) is cst.NamedExpr:
-            self._follow(node.value, steps, search)
+            reach.follow(node.value, steps)
         elif type(node) is cst.Call:
-            self._follow_call(node, steps, search)
+            self._follow_call(node, steps, reach)
         elif steps:
-            self._follow_into(node, steps, search)
+            self._follow_into(node, steps, reach)
         else:
-            search.found[id(node)] = node
+            reach.ends = True
+        return reach
 
     # -- names ----------------------------------------------------------------
 
-    def _follow_name(self, node: cst.Name, steps: Steps, search: _Search) -> None:
+    def _follow_name(self, node: cst.Name, steps: Steps, reach: _Reach) -> None:
         bindings = self.scopes.reaching(node)
         ends = not bindings or any(b.how in _ENDS for b in bindings)
         if ends and not steps:
-            search.found[id(node)] = node
+            reach.ends = True
             return
-        self._follow_bindings(bindings, steps, search)
-        self._follow_additions(node, steps, search)
+        self._follow_bindings(bindings, steps, reach)
+        self._follow_additions(node, steps, reach)
 
-    def _follow_attribute(self, node: cst.Attribute, steps: Steps, search: _Search) -> None:
+    def _follow_attribute(self, node: cst.Attribute, steps: Steps, reach: _Reach) -> None:
         bound = self.functions.attribute(node)
         bindings = [each for each in bound if not self.tree.inside(node, each.node)]
         known = not bindings and (
             self.names.name(node) is not None or self.functions.definition(node) is not None
         )
         if not steps and (known or any(b.how in _ENDS for b in bindings)):
-            search.found[id(node)] = node
+            reach.ends = True
             return
-        self._follow_bindings(bindings, steps, search)
-        self._follow_additions(node, steps, search)
+        self._follow_bindings(bindings, steps, reach)
+        self._follow_additions(node, steps, reach)
 
-    def _follow_bindings(self, bindings: Sequence[Binding], steps: Steps, search: _Search) -> None:
+    def _follow_bindings(self, bindings: Sequence[Binding], steps: Steps, reach: _Reach) -> None:
         if not bindings:
-            search.lost = True
+            reach.lost = True
         for binding in bindings:
-            self._follow_binding(binding, steps, search)
+            self._follow_binding(binding, steps, reach)
 
-    def _follow_binding(self, binding: Binding, steps: Steps, search: _Search) -> None:
+    def _follow_binding(self, binding: Binding, steps: Steps, reach: _Reach) -> None:
         value = binding.value
         if binding.how is How.PARAMETER and isinstance(binding.node, cst.Param):
-            self._follow_parameter(binding.node, steps, search)
+            self._follow_parameter(binding.node, steps, reach)
         elif value is None:
-            search.lost = search.lost or binding.how is not How.DECLARED
+            reach.lost = reach.lost or binding.how is not How.DECLARED
         elif binding.how is How.ASSIGN or (binding.how is How.AUGMENTED and steps):
             if not _computes(binding.node):
-                self._follow(value, steps, search)
+                reach.follow(value, steps)
         elif binding.how is How.UNPACKED and not binding.starred:
-            self._follow(value, (*binding.path, *steps), search)
+            reach.follow(value, (*binding.path, *steps))
         elif binding.how is How.LOOP:
             source, path = self.iteration.source(value, binding.path)
             if source is None:
-                search.lost = True
+                reach.lost = True
             else:
-                self._follow(source, (None, *path, *steps), search)
+                reach.follow(source, (None, *path, *steps))
         else:
-            search.lost = True
+            reach.lost = True
 
-    def _follow_parameter(self, node: cst.Param, steps: Steps, search: _Search) -> None:
+    def _follow_parameter(self, node: cst.Param, steps: Steps, reach: _Reach) -> None:
         if self.functions.given_unseen(node):
-            search.given = node
+            reach.given = node
         given = self.functions.given(node)
         gathered = self.functions.gathered(node) if steps and node.star else []
-        search.lost = search.lost or not (given or gathered)
+        reach.lost = reach.lost or not (given or gathered)
         for one in given:
-            self._follow(one, steps, search)
+            reach.follow(one, steps)
         for arg in gathered:
             if arg.star:
-                self._follow(arg.value, steps if arg.star == "**" else (None, *steps[1:]), search)
+                reach.follow(arg.value, steps if arg.star == "**" else (None, *steps[1:]))
             elif arg.keyword is None or _fits(arg.keyword.value, steps[0]):
-                self._follow(arg.value, steps[1:], search)
+                reach.follow(arg.value, steps[1:])
 
     def additions(self, node: cst.Name | cst.Attribute) -> list[cst.BaseExpression]:
         """Return the values that the file adds to a container later."""
         return [each.value for each in self._additions.get(self._variable(node), ())]
 
     def _follow_additions(
-        self, node: cst.Name | cst.Attribute, steps: Steps, search: _Search
+        self, node: cst.Name | cst.Attribute, steps: Steps, reach: _Reach
     ) -> None:
         """Follow values added to a container later (`d["train"] = …`, `l.append(…)`)."""
         for each in self._additions.get(self._variable(node), ()) if steps else ():
             if each.extends:
-                self._follow(each.value, steps, search)
+                reach.follow(each.value, steps)
             elif _fits(self._step(each.place), steps[0]):
-                self._follow(each.value, steps[1:], search)
+                reach.follow(each.value, steps[1:])
 
     @cached_property
     def _additions(self) -> dict[_Variable, list[_Addition]]:
@@ -227,16 +254,16 @@ class Origins(Analysis):
     def _step(self, node: cst.Subscript | str | None) -> int | str | None:
         return self.values.key(node) if isinstance(node, cst.Subscript) else node
 
-    def _follow_item(self, node: cst.Subscript, steps: Steps, search: _Search) -> None:
+    def _follow_item(self, node: cst.Subscript, steps: Steps, reach: _Reach) -> None:
         if _takes_many(node.slice[0].slice):
             if steps:
-                self._follow(node.value, (None, *steps[1:]), search)
+                reach.follow(node.value, (None, *steps[1:]))
             else:
-                search.found[id(node)] = node
+                reach.ends = True
             return
-        self._follow(node.value, (self._step(node), *steps), search)
+        reach.follow(node.value, (self._step(node), *steps))
 
-    def _follow_into(self, node: cst.BaseExpression, steps: Steps, search: _Search) -> None:
+    def _follow_into(self, node: cst.BaseExpression, steps: Steps, reach: _Reach) -> None:
         first, rest = steps[0], steps[1:]
         if isinstance(node, (cst.Tuple, cst.List)):
             chosen = node.elements
@@ -244,80 +271,80 @@ class Origins(Analysis):
                 chosen = (chosen[first],)
             for element in chosen:
                 starred = isinstance(element, cst.StarredElement)
-                self._follow(element.value, (None, *rest) if starred else rest, search)
+                reach.follow(element.value, (None, *rest) if starred else rest)
         elif isinstance(node, cst.Dict):
             for entry in node.elements:
                 if isinstance(entry, cst.StarredDictElement):
-                    self._follow(entry.value, steps, search)
+                    reach.follow(entry.value, steps)
                 elif isinstance(entry, cst.DictElement):
                     key = self.values.value_of(entry.key).literal
                     if _fits(key if type(key) in (int, str) else None, first):
-                        self._follow(entry.value, rest, search)
+                        reach.follow(entry.value, rest)
         elif isinstance(node, cst.DictComp):
-            self._follow(node.value, rest, search)
+            reach.follow(node.value, rest)
         elif isinstance(node, (cst.ListComp, cst.GeneratorExp)):
-            self._follow(node.elt, rest, search)
+            reach.follow(node.elt, rest)
         elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
-            self._follow(node.left, (None, *rest), search)
-            self._follow(node.right, (None, *rest), search)
+            reach.follow(node.left, (None, *rest))
+            reach.follow(node.right, (None, *rest))
         elif isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
             repeated = [each for each in (node.left, node.right) if isinstance(each, cst.List)]
-            search.lost = search.lost or not repeated
+            reach.lost = reach.lost or not repeated
             for each in repeated:
-                self._follow(each, (None, *rest), search)
+                reach.follow(each, (None, *rest))
         else:
-            search.lost = True
+            reach.lost = True
 
     # -- calls ----------------------------------------------------------------
 
-    def _follow_call(self, node: cst.Call, steps: Steps, search: _Search) -> None:
+    def _follow_call(self, node: cst.Call, steps: Steps, reach: _Reach) -> None:
         name = self.names.name(node.func)
         plain = [arg.value for arg in node.args if arg.keyword is None and not arg.star]
         if name in _SAME and plain:
-            self._follow(plain[0], steps, search)
+            reach.follow(plain[0], steps)
             return
         if name == "builtins.map" and isinstance(plain[0], cst.Lambda):
-            self._follow(plain[0].body, steps[1:], search)
+            reach.follow(plain[0].body, steps[1:])
             return
         if steps and name in _SEQUENCES and plain:
-            self._follow(plain[0], (None, *steps[1:]), search)
+            reach.follow(plain[0], (None, *steps[1:]))
             return
         if steps and name == "builtins.dict":
             for arg in node.args:
                 if arg.keyword is None:
-                    self._follow(arg.value, steps, search)
+                    reach.follow(arg.value, steps)
                 elif _fits(arg.keyword.value, steps[0]):
-                    self._follow(arg.value, steps[1:], search)
+                    reach.follow(arg.value, steps[1:])
             return
         functions = self.functions.surely_held(node.func)
         for function in functions:
             if self.functions.is_generator(function):
-                search.lost = True
+                reach.lost = True
                 return
             for returned in self.functions.returns(function):
-                self._follow(returned, steps, search)
+                reach.follow(returned, steps)
         if functions:
             return
-        if self._follow_method(node, plain, steps, search):
+        if self._follow_method(node, plain, steps, reach):
             return
         if name == "builtins.getattr" and len(plain) > 1:
-            self._follow_named(node, plain, steps, search)
+            self._follow_named(node, plain, steps, reach)
             return
         read = self.values.files.read_by(node)
         if read is not None:
-            self._follow(read, steps, search)
+            reach.follow(read, steps)
             return
         if name in _WHOLE and type(steps[0] if steps else None) is int:
             return
         if len(steps) > 1 and not _is_tensor(name):
-            search.lost = True
+            reach.lost = True
         elif steps and name != "torch.utils.data.random_split" and not _is_tensor(name):
-            search.members[id(node)] = node
+            reach.holds = True
         else:
-            search.found[id(node)] = node
+            reach.ends = True
 
     def _follow_named(
-        self, node: cst.Call, plain: Sequence[cst.BaseExpression], steps: Steps, search: _Search
+        self, node: cst.Call, plain: Sequence[cst.BaseExpression], steps: Steps, reach: _Reach
     ) -> None:
         """Follow `getattr(self, f"{stage}_loss")` to every attribute that its name can mean."""
         owner, named = self.functions.instance_of(plain[0]), _pattern(plain[1])
@@ -329,30 +356,30 @@ class Origins(Analysis):
             for binding in bindings
         ]
         if not found and not steps:
-            search.found[id(node)] = node
+            reach.ends = True
             return
-        self._follow_bindings(found, steps, search)
+        self._follow_bindings(found, steps, reach)
         for default in plain[2:]:
-            self._follow(default, steps, search)
+            reach.follow(default, steps)
 
     def _follow_method(
-        self, node: cst.Call, plain: Sequence[cst.BaseExpression], steps: Steps, search: _Search
+        self, node: cst.Call, plain: Sequence[cst.BaseExpression], steps: Steps, reach: _Reach
     ) -> bool:
         """Look through the methods of dictionaries and through `accelerator.prepare(…)`."""
         if not isinstance(node.func, cst.Attribute) or self.names.name(node.func) is not None:
             return False
         owner, method = node.func.value, node.func.attr.value
         if method == "values" and steps and not plain:
-            self._follow(owner, (None, *steps[1:]), search)
+            reach.follow(owner, (None, *steps[1:]))
         elif method == "items" and steps[1:2] == (1,) and not plain:
-            self._follow(owner, (None, *steps[2:]), search)
+            reach.follow(owner, (None, *steps[2:]))
         elif method in PREPARING and plain:
             if len(plain) == 1:
-                self._follow(plain[0], steps, search)
+                reach.follow(plain[0], steps)
             elif steps and isinstance(steps[0], int) and steps[0] < len(plain):
-                self._follow(plain[steps[0]], steps[1:], search)
+                reach.follow(plain[steps[0]], steps[1:])
             else:
-                search.lost = True
+                reach.lost = True
         else:
             return False
         return True

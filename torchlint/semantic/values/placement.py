@@ -189,7 +189,7 @@ class Placement(ValueAnalysis):
         if method == "type_as":
             return False
         if self.kinds.kind(node.func.value) not in TENSORS:
-            return False
+            return self.kinds.kind(node) in TENSORS and self.on_host(node.func.value)
         tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
         return self._all_on_host([node.func.value, *tensors])
 
@@ -248,9 +248,9 @@ class Placement(ValueAnalysis):
 
     @memoized(False)
     def _is_prepared(self, loader: cst.BaseExpression) -> bool:
-        """Return whether a framework may have prepared a loader, so that it moves its batches."""
+        """Return whether a framework has prepared a loader, which then moves its batches."""
         if isinstance(loader, cst.Call):
-            return method_of(loader) in PREPARING
+            return method_of(loader) in PREPARING and self.names.name(loader.func) is None
         bindings = self.functions.bindings(loader)
         values = (each for one in bindings for each in (one.value, *self.functions.held(one)))
         return any(each is not None and self._is_prepared(each) for each in values)
