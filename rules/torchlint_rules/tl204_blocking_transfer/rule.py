@@ -7,21 +7,10 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import (
-    Edits,
-    Finding,
-    Fix,
-    Frequency,
-    Loader,
-    Move,
-    Note,
-    Part,
-    Rule,
-    Script,
-    receiver_of,
-)
+from torchlint.api import Edits, Finding, Fix, Frequency, Loader, Move, Note, Part, Rule, Script
 from torchlint_rules.shared.pinning import Held, available, held, unpinned, unseen
 from torchlint_rules.shared.wording import listed
+from torchlint_rules.tl204_blocking_transfer.casts import cast_afterwards, uncast
 from torchlint_rules.tl204_blocking_transfer.hostwrites import is_written_after
 from torchlint_rules.tl204_blocking_transfer.tupleassignments import split_lines
 
@@ -29,7 +18,6 @@ _MOST_NAMES: Final = 4
 """How many copies the message of one finding names."""
 _MOVERS: Final = ("accelerate", "lightning", "fastai")
 """Frameworks that put the batches of their loops on the device themselves."""
-_CASTS: Final = ("float", "double", "half", "bfloat16", "long", "int", "bool", "type", "to")
 _OWN_CLASS: Final = (
     "if what moves is an object of a class that is not visible here, its method has to know the "
     "argument"
@@ -50,15 +38,15 @@ class BlockingTransfer(Rule):
                 continue
             if script.loops.owner(call) in _MOVERS:
                 continue
-            batch = _before_cast(script, move.moved)
-            parts = script.loaders.parts.of(batch)
+            moved = uncast(move.moved)
+            parts = script.loaders.parts.of(moved)
             if not parts or any(_is_rare(script, part, call) for part in parts):
                 continue
             if script.program.moves.is_never_cuda(move) and not script.program.moves.is_never_mps(
                 move
             ):
                 continue
-            holds = {held(script, part, batch) for part in parts}
+            holds = {held(script, part, moved) for part in parts}
             if Held.OTHER in holds:
                 continue
             if due is None:
@@ -67,11 +55,12 @@ class BlockingTransfer(Rule):
             if not pinned and not any(part.loader in due for part in parts):
                 continue
             if not is_written_after(script, move):
-                value, sure = _value(script, move), Held.UNSHOWN not in holds
-                doubt = script.loaders.provenance.called_elsewhere(batch)
+                value = _value(script, move)
+                sure = moved is not move.moved or Held.UNSHOWN not in holds
+                doubt = script.loaders.provenance.called_elsewhere(moved)
                 if not doubt and not pinned:
                     doubt = _doubt(script, parts)
-                waits.append(_Wait(move, value, pinned, sure, doubt, batch is not move.moved))
+                waits.append(_Wait(move, value, pinned, sure, doubt))
         for together in _batches(script, waits):
             yield self._finding(script, together)
 
@@ -86,8 +75,8 @@ class BlockingTransfer(Rule):
         )
         if not all(wait.pinned for wait in waits):
             message += " (needs pinned memory)"
-        if any(wait.is_cast for wait in waits):
-            message += ", and convert behind the copy: a conversion leaves pinned memory"
+        if any(cast_afterwards(script, wait.move) for wait in waits):
+            message += ", and cast on the GPU: what a cast makes is not pinned"
         span, *others = (script.span(line[0].move.call) for line in _lines(script, waits))
         notes = tuple(Note(other, "and here") for other in others)
         return Finding(self.code, span, message, _fix(script, waits), notes)
@@ -103,16 +92,6 @@ class _Wait(NamedTuple):
     """Whether the file shows that the moved value is a tensor."""
     doubt: str
     """Why the loader may be unable to pin it, or may be another one."""
-    is_cast: bool
-    """Whether the host converts the batch first."""
-
-
-def _before_cast(script: Script, node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return what a conversion of the host converts: the `x` of `x.float()`, `x.to(dtype)`."""
-    inner = receiver_of(node, *_CASTS) if isinstance(node, cst.Call) else None
-    if inner is None or not isinstance(node, cst.Call) or script.name(node.func) is not None:
-        return node
-    return node if script.program.moves.move(node) is not None else _before_cast(script, inner)
 
 
 def _batches(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
@@ -120,13 +99,12 @@ def _batches(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
 
     Those of a batch stand in one loop, or in one function without a loop.
     """
-    batches: dict[tuple[int, bool, bool], list[_Wait]] = {}
+    batches: dict[tuple[int, bool], list[_Wait]] = {}
     for line in _lines(script, waits):
         loop = script.loops.batch_loop(line[0].move.call)
         place = loop.node if loop is not None else script.scopes.home(line[0].move.call)
         exact = all(wait.is_tensor and not wait.doubt for wait in line)
-        cast = any(wait.is_cast for wait in line)
-        batches.setdefault((id(place), exact, cast), []).extend(line)
+        batches.setdefault((id(place), exact), []).extend(line)
     return list(batches.values())
 
 
@@ -177,8 +155,6 @@ def _fix(script: Script, waits: list[_Wait]) -> Fix | None:
     imported = script.edits.importing("torch", at=first)
     if None in values or imported is None or script.program.devices.framework != "none":
         return None
-    if any(wait.is_cast for wait in waits):
-        return None
     edits = tuple(edit for line in _lines(script, waits) for edit in _passing(script, line))
     needed = imported[1] if any("is_available" in str(value) for value in values) else ()
     title = f"Pass non_blocking={waits[0].value}"
@@ -193,8 +169,14 @@ def _fix(script: Script, waits: list[_Wait]) -> Fix | None:
 def _passing(script: Script, line: Sequence[_Wait]) -> Edits:
     """Return the edits that pass `non_blocking` in each copy of one statement."""
     given = {wait.move.call: f"non_blocking={wait.value}" for wait in line}
-    return split_lines(script, given) or tuple(
+    moved_casts = [cast_afterwards(script, wait.move) for wait in line]
+    if not any(moved_casts) and (split := split_lines(script, given)):
+        return split
+    return tuple(
         edit
-        for wait in line
-        for edit in script.edits.with_keyword(wait.move.call, "non_blocking", str(wait.value))
+        for wait, casting in zip(line, moved_casts, strict=True)
+        for edit in (
+            *script.edits.with_keyword(wait.move.call, "non_blocking", str(wait.value)),
+            *casting,
+        )
     )
