@@ -249,13 +249,8 @@ class Placement(ValueAnalysis):
     @memoized(False)
     def _is_prepared(self, loader: cst.BaseExpression) -> bool:
         """Return whether a framework has prepared a loader, which then moves its batches."""
-        for binding in self.functions.bindings(loader):
-            if binding.parameter is not None:
-                if any(map(self._is_prepared, self.functions.given(binding.parameter))):
-                    return True
-            elif (
-                isinstance(binding.value, cst.Call) and self.names.name(binding.value.func) is None
-            ):
-                if method_of(binding.value) in PREPARING:
-                    return True
-        return False
+        if isinstance(loader, cst.Call):
+            return method_of(loader) in PREPARING and self.names.name(loader.func) is None
+        bindings = self.functions.bindings(loader)
+        values = (each for one in bindings for each in (one.value, *self.functions.held(one)))
+        return any(each is not None and self._is_prepared(each) for each in values)
