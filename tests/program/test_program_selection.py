@@ -52,10 +52,12 @@ def test_callers_come_from_programs_only(tmp_path: Path) -> None:
 
 
 def test_a_module_found_by_its_name_is_linked_to_what_finds_it(tmp_path: Path) -> None:
-    finds = "import importlib\n\ndef main(name):\n    importlib.import_module(name).step(1)\n\n"
-    files = {"models/lib.py": STEP, "models/used.py": STEP, "train.py": finds + GUARD}
-    found = views(tmp_path, {**files, "other.py": "from models.used import step\n"})
-    assert linked(found["models/lib.py"]) == {"train.py": [1, 3, 6]}
+    finds = "import importlib\n\ndef main(name):\n    importlib.import_module(name).Net()\n\n"
+    net = "from torch import nn\n\nclass Net(nn.Module):\n    pass\n"
+    files = {"models/lib.py": net, "models/used.py": net, "step.py": STEP}
+    files["train.py"] = f"import step\n{finds}{GUARD}"
+    found = views(tmp_path, {**files, "other.py": "from models.used import Net\n"})
+    assert linked(found["models/lib.py"]) == {"train.py": [2, 4, 7]}
     assert linked(found["models/used.py"]) == {}
 
 

@@ -97,8 +97,7 @@ class Graph(ABC):
 
     def finders(self, path: str) -> Iterator[Place]:
         """Yield the definitions that may find a module which no import spells."""
-        outline = self.outline(path)
-        if outline is not None and not outline.starts and not self.importers(path):
+        if not self.importers(path) and not self.is_start(path):
             for user in self.looking_up():
                 for number, each in enumerate((self.outline(user) or Outline()).definitions):
                     if user != path and not _FINDING.isdisjoint((*each.uses, *each.chains)):

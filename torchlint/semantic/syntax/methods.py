@@ -74,9 +74,15 @@ def replaces_itself(call: cst.Call, line: cst.CSTNode | None) -> bool:
     )
 
 
+def lines_of(body: cst.BaseSuite) -> tuple[cst.CSTNode, ...]:
+    """Return the statements of a block, those that share a line one by one."""
+    lines = body.body if isinstance(body, cst.IndentedBlock) else (body,)
+    small = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
+    return tuple(
+        each for line in lines for each in (line.body if isinstance(line, small) else (line,))
+    )
+
+
 def last_line(body: cst.BaseSuite) -> cst.CSTNode:
     """Return the last small statement of a block, or the compound one at its end."""
-    last: cst.CSTNode = body
-    while isinstance(last, cst.IndentedBlock | cst.SimpleStatementLine | cst.SimpleStatementSuite):
-        last = last.body[-1]
-    return last
+    return lines_of(body)[-1]

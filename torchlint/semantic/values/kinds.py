@@ -204,6 +204,7 @@ class Kinds(Analysis):
                 return self._element(node.value, (index,))
         return _UNKNOWN
 
+    @memoized(False)
     def _is_batch(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a whole batch of a loader, or an element of one."""
         if isinstance(node, cst.Subscript):
@@ -272,6 +273,8 @@ class Kinds(Analysis):
     def _kind_of_named_call(self, name: str, node: cst.Call) -> Kind:
         if name in ("builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip"):
             return _UNKNOWN
+        if name.startswith("einops.") and node.args:
+            return self.kind(node.args[0].value)
         if name in PASSED_ON and node.args:
             inner = self.kind(node.args[0].value)
             return inner if inner is not _UNKNOWN else called(name)
@@ -538,11 +541,7 @@ class Kinds(Analysis):
             given = [b.value for b in reaching if b.how is _ASSIGN and b.value is not None]
             if given and len(given) == len(reaching):
                 return joined([self._element(one, path) for one in given])
-            if reaching and all(b.how is _LOOP for b in reaching):
-                batches = [self.iteration.source(b.value, b.path)[0] for b in reaching if b.value]
-                loaders = [b for b in batches if b is not None and self.kind(b) is _LOADER]
-                return _TENSOR if len(loaders) == len(batches) else _UNKNOWN
-            return _UNKNOWN
+            return _TENSOR if self._is_batch(value) else _UNKNOWN
         if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
             return self.kind(value.elt)
         return self._element_of_call(value, path) if isinstance(value, cst.Call) else _UNKNOWN

@@ -185,13 +185,19 @@ class Placement(ValueAnalysis):
         if method == "numpy":
             return True
         if method in _MOVING:
-            return self.hosting.goes_to_host(node)
+            return self.hosting.goes_to_host(node) or self._goes_along(node)
         if method == "type_as":
             return False
         if self.kinds.kind(node.func.value) not in TENSORS:
             return self.kinds.kind(node) in TENSORS and self.on_host(node.func.value)
         tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
         return self._all_on_host([node.func.value, *tensors])
+
+    def _goes_along(self, move: cst.Call) -> bool:
+        """Return whether a call moves a tensor to where another one is, on the host."""
+        target = move.args[0].value if move.args else None
+        other = target.value if isinstance(target, cst.Attribute) else None
+        return other is not None and self.kinds.kind(other) in TENSORS and self.on_host(other)
 
     def _is_fed_from_host(self, call: cst.Call, bodies: Sequence[cst.CSTNode]) -> bool:
         """Return whether the tensors that a call gets are on the host, and what it runs stays."""
@@ -249,13 +255,8 @@ class Placement(ValueAnalysis):
     @memoized(False)
     def _is_prepared(self, loader: cst.BaseExpression) -> bool:
         """Return whether a framework has prepared a loader, which then moves its batches."""
-        for binding in self.functions.bindings(loader):
-            if binding.parameter is not None:
-                if any(map(self._is_prepared, self.functions.given(binding.parameter))):
-                    return True
-            elif (
-                isinstance(binding.value, cst.Call) and self.names.name(binding.value.func) is None
-            ):
-                if method_of(binding.value) in PREPARING:
-                    return True
-        return False
+        if isinstance(loader, cst.Call):
+            return method_of(loader) in PREPARING and self.names.name(loader.func) is None
+        bindings = self.functions.bindings(loader)
+        values = (each for one in bindings for each in (one.value, *self.functions.held(one)))
+        return any(each is not None and self._is_prepared(each) for each in values)
