@@ -1,4 +1,4 @@
-"""Run the cells of notebooks from top to bottom, each list of notebooks in a fork of this process.
+"""Run the cells of notebooks from top to bottom, each notebook in a fork of this process.
 
 Reads lines of JSON, each a folder of modules and a list of notebooks, which are lists of cells;
 answers each line with one.
@@ -19,12 +19,13 @@ import sys
 import tempfile
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 SECONDS = 30
 """CPU seconds for one notebook."""
-WAITING = 300
-"""Seconds after which a list of notebooks is killed, such as one that waits for a process."""
+WAITING = 200
+"""Seconds after which a notebook is killed, such as one that waits for a process."""
 
 
 class TooLongError(BaseException):
@@ -81,26 +82,32 @@ def _seed() -> None:
     importlib.import_module("numpy").random.seed(0)
 
 
-def _in_fork(modules: str, notebooks: list[list[str]]) -> list[dict[str, Any]]:
-    reading, writing = os.pipe()
-    process = os.fork()
-    if not process:
-        os.close(reading)
-        signal.signal(signal.SIGPROF, _ring)
-        signal.alarm(WAITING)
-        os.dup2(os.open(os.devnull, os.O_RDWR), 2)
-        sys.path.insert(0, modules)
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            text = json.dumps([_run(cells) for cells in notebooks])
-        with os.fdopen(writing, "w") as pipe:
-            pipe.write(text)
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        text = pipe.read()
-    os.waitpid(process, 0)
-    return list(json.loads(text))
+def _in_fork(modules: str, cells: list[str]) -> dict[str, Any]:
+    """Run a notebook in a process of its own, and end with it those that it has started."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "answer.json")
+        process = os.fork()
+        if not process:
+            _answer(modules, cells, answer)
+        os.waitpid(process, 0)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)
+        if not answer.exists():
+            raise SystemExit(f"a notebook took more than {WAITING} seconds: {cells}")
+        return dict(json.loads(answer.read_text(encoding="utf-8")))
+
+
+def _answer(modules: str, cells: list[str], answer: Path) -> NoReturn:
+    os.setsid()
+    signal.signal(signal.SIGPROF, _ring)
+    signal.alarm(WAITING)
+    os.dup2(os.open(os.devnull, os.O_RDWR), 2)
+    sys.path.insert(0, modules)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        text = json.dumps(_run(cells))
+    answer.write_text(text, encoding="utf-8")
+    os._exit(0)
 
 
 def _warm_up() -> None:
@@ -117,7 +124,9 @@ def main() -> None:
     """Run every list of notebooks, each notebook with the same seeds."""
     _warm_up()
     for line in sys.stdin:
-        sys.stdout.write(f"{json.dumps(_in_fork(*json.loads(line)))}\n")
+        modules, notebooks = json.loads(line)
+        ended = [_in_fork(modules, cells) for cells in notebooks]
+        sys.stdout.write(f"{json.dumps(ended)}\n")
         sys.stdout.flush()
 
 

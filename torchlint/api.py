@@ -21,7 +21,9 @@ from torchlint.semantic.scope.limits import ASSIGNED, CALLERS
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import Script
 from torchlint.semantic.syntax.methods import (
+    last_line,
     last_word,
+    lines_of,
     method_of,
     operands_of,
     receiver_of,
@@ -134,7 +136,9 @@ __all__ = [
     "Value",
     "Wait",
     "Wrapped",
+    "last_line",
     "last_word",
+    "lines_of",
     "method_of",
     "operands_of",
     "receiver_of",

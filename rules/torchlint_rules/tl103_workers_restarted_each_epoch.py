@@ -112,7 +112,10 @@ def _workers(script: Script, loader: Loader) -> _Workers | None:
         count = number.literal
         if type(count) is not int or count < 1:
             return None
-        return _Workers("one worker" if count == 1 else f"{count} workers", "True")
+        told = "one worker" if count == 1 else f"{count} workers"
+        if given is None or not isinstance(given.value, cst.Attribute):
+            return _Workers(told, "True")
+        return _Workers(told, f"{script.code(given.value)} > 0")  # other code may set it to 0
     if given is None and number.state is State.DECIDED:
         return _chosen_workers(loader)
     if given is None or number.state in (State.ABSENT, State.UNKNOWN):

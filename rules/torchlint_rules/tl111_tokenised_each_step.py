@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, How, Per, Rate, Role, Rule, Script
+from torchlint.api import Finding, Frequency, Grad, How, Per, Rate, Role, Rule, Script
 from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.tokenizers import tokenizer_of
 
@@ -53,7 +53,8 @@ def _place(script: Script, call: cst.Call) -> str:
     if script.loops.rate(function) is Rate.STEP:
         often = script.loops.frequency(call) is Frequency.EVERY_PASS
         return "in every step" if often and _depends_on(script, call, function) else ""
-    if function.name.value == "forward" and _is_network(script, function):
+    records = script.values.gradients.grad(call) is not Grad.OFF
+    if function.name.value == "forward" and records and _is_network(script, function):
         return "in every forward pass" if _depends_on(script, call, function) else ""
     return "for every batch, without workers" if _collates(script, function) else ""
 

@@ -112,7 +112,7 @@ def _is_on_host(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an index is several numbers in host memory: a list, an array, a tensor."""
     if isinstance(node, cst.List):
         return all(script.kind(each.value) is Kind.NUMBER for each in node.elements)
-    if isinstance(node, cst.Call) and script.name(node.func) == "builtins.range":
+    if isinstance(node, cst.Call) and script.name(node.func) in ("builtins.range", "builtins.list"):
         return True
     kind = script.kind(node)
     held = kind in TENSORS and script.values.placement.on_host(node)
@@ -183,23 +183,27 @@ def _scales(script: Script) -> Iterator[_Transfer]:
             yield _Transfer(call, "waits for the device to show the scale; show it now and then")
 
 
-# -- entries of an array ---------------------------------------------------------------
+# -- entries of what is on the host ----------------------------------------------------
 
 
 def _entries(script: Script) -> Iterator[_Transfer]:
-    """Yield the tensors that become a number in an entry of a NumPy array."""
+    """Yield the tensors that become a number in an entry of an array, or of a tensor there."""
     lines: list[cst.Assign | cst.AugAssign] = [
         *script.tree.all(cst.Assign),
         *script.tree.all(cst.AugAssign),
     ]
     for line in lines:
         target = line.target if isinstance(line, cst.AugAssign) else line.targets[0].target
-        if not isinstance(target, cst.Subscript) or script.kind(target.value) is not Kind.NDARRAY:
+        if not isinstance(target, cst.Subscript):
+            continue
+        stored = script.kind(target.value) in TENSORS and isinstance(line, cst.Assign)
+        held = stored and script.values.placement.on_host(target.value)
+        if not held and script.kind(target.value) is not Kind.NDARRAY:
             continue
         single = all(isinstance(each.slice, cst.Index) for each in target.slice)
         if single and script.values.placement.may_be_on_device(line.value):
-            held = script.tree.brief(target.value)
-            cost = f"waits for the device to put a number into `{held}`; keep it in a tensor there"
+            name = script.tree.brief(target.value)
+            cost = f"waits for the device to put a number into `{name}`; keep it in a tensor there"
             yield _Transfer(line.value, cost)
 
 

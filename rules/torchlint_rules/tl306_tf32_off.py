@@ -16,6 +16,7 @@ from torchlint_rules.shared.cuda import (
     moved_networks,
     named_convolutional,
     place,
+    runs_convolutions,
     runs_tiny,
     setting,
     surroundings,
@@ -73,7 +74,8 @@ def _multiplies(script: Script) -> bool:
 
 def _is_light(script: Script, step: Step) -> bool:
     """Return whether a step spends little of its time in matmuls."""
-    return runs_tiny(script, step) or script.modules.graphs.are_trained_in(step)
+    light = runs_tiny(script, step) or runs_convolutions(script, step)
+    return light or script.modules.graphs.are_trained_in(step)
 
 
 def _trains_its_own(script: Script) -> bool:

@@ -51,6 +51,16 @@ def test_callers_come_from_programs_only(tmp_path: Path) -> None:
     assert linked(found["tests/test_lib.py"]) == {"lib.py": [1]}
 
 
+def test_a_module_found_by_its_name_is_linked_to_what_finds_it(tmp_path: Path) -> None:
+    finds = "import importlib\n\ndef main(name):\n    importlib.import_module(name).Net()\n\n"
+    net = "from torch import nn\n\nclass Net(nn.Module):\n    pass\n"
+    files = {"models/lib.py": net, "models/used.py": net, "step.py": STEP}
+    files["train.py"] = f"import step\n{finds}{GUARD}"
+    found = views(tmp_path, {**files, "other.py": "from models.used import Net\n"})
+    assert linked(found["models/lib.py"]) == {"train.py": [2, 4, 7]}
+    assert linked(found["models/used.py"]) == {}
+
+
 def test_nothing_is_linked_to_unit_tests(tmp_path: Path) -> None:
     use = "from lib import step\n\ndef %s():\n    step(1)\n\n"
     found = views(

@@ -13,6 +13,8 @@ from torchlint.program.outline import Definition, Import, Kind, Outline, Star
 from torchlint.program.roles import is_main, is_test
 from torchlint.semantic.view import Symbol
 
+_FINDING: Final = frozenset({"import_module", "importlib.import_module"})
+"""What code names that imports a module by a name that it makes up or reads."""
 _MOST_STEPS: Final = 6
 """How many re-exports of a name are followed."""
 
@@ -62,8 +64,8 @@ class Graph(ABC):
     # -- what is known of the project and of each module --------------------------
 
     @abstractmethod
-    def looks_modules_up(self) -> bool:
-        """Return whether a module, no test, may find modules that its imports do not spell."""
+    def looking_up(self) -> list[str]:
+        """Return the modules, no tests, that may find others which no import spells, sorted."""
 
     @abstractmethod
     def has_unread(self) -> bool:
@@ -92,6 +94,14 @@ class Graph(ABC):
     @abstractmethod
     def is_reexported(self, symbol: Symbol) -> bool:
         """Return whether the `__init__.py` of a package imports a symbol."""
+
+    def finders(self, path: str) -> Iterator[Place]:
+        """Yield the definitions that may find a module which no import spells."""
+        if not self.importers(path) and not self.is_start(path):
+            for user in self.looking_up():
+                for number, each in enumerate((self.outline(user) or Outline()).definitions):
+                    if user != path and not _FINDING.isdisjoint((*each.uses, *each.chains)):
+                        yield Place(user, number)
 
     @cached_method
     def definitions(self, symbol: Symbol) -> list[Place]:
@@ -329,7 +339,7 @@ class Graph(ABC):
         edge = [path]
         while edge:
             at = edge.pop(0)
-            importers = self.importers(at)
+            importers = self.importers(at) or [place.path for place in self.finders(at)]
             begins = not importers or self.is_start(at)
             if self._in_program.get(at) or (begins and self.trains_below(at)):
                 return True
@@ -390,9 +400,9 @@ class WholeGraph(Graph):
         outline = self._outlines.get(path)
         return outline is not None and outline.trains
 
-    def looks_modules_up(self) -> bool:
-        """Return whether a module, no test, may find modules that its imports do not spell."""
-        return self._looks_modules_up
+    def looking_up(self) -> list[str]:
+        """Return the modules, no tests, that may find others which no import spells, sorted."""
+        return self._looking_up
 
     def has_unread(self) -> bool:
         """Return whether a module, no test, does not parse: it may use anything."""
@@ -407,8 +417,12 @@ class WholeGraph(Graph):
         return self._optimizes
 
     @cached_property
-    def _looks_modules_up(self) -> bool:
-        return any(each.looks_modules_up for each in self._seen())
+    def _looking_up(self) -> list[str]:
+        return [each for each in self._sources() if self._looks_modules_up(each)]
+
+    def _looks_modules_up(self, path: str) -> bool:
+        outline = self.outline(path)
+        return outline is not None and outline.looks_modules_up
 
     @cached_property
     def _optimizes(self) -> bool:

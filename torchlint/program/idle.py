@@ -59,7 +59,7 @@ class Idle:
         """
         if is_test(path) or path in self.graph.scripts or self._is_of_library(path):
             return True
-        if self.graph.looks_modules_up():
+        if self.graph.looking_up():
             return True
         if self._is_looked_up(path):
             return True

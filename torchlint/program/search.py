@@ -43,10 +43,10 @@ class SearchedGraph(Graph):
         return outline is not None and outline.trains
 
     @cached_method
-    def looks_modules_up(self) -> bool:
-        """Return whether a module, no test, may find modules that its imports do not spell."""
-        outlines = map(self.outline, self._texts.holding(LOOKING))
-        return any(each is not None and each.looks_modules_up for each in outlines)
+    def looking_up(self) -> list[str]:
+        """Return the modules, no tests, that may find others which no import spells, sorted."""
+        outlines = [(path, self.outline(path)) for path in self._texts.holding(LOOKING)]
+        return sorted(path for path, each in outlines if each and each.looks_modules_up)
 
     @cached_method
     def has_unread(self) -> bool:

@@ -20,9 +20,10 @@ Lines = Callable[[str, int, int], str]
 MOST_CHARACTERS: Final = 16_000
 """The characters of all excerpts of a view."""
 
-_LONG_CALLER: Final = 12_000
+_LONG_CALLER: Final = 8_000
+_LONG_CLASS: Final = 12_000
 _LONGEST_CALLER: Final = 32_000
-"""From and up to how many characters one caller is linked beside the others: a long `main()`."""
+"""From and up to how many characters callers have room of their own: a long `main()`."""
 _MOST_OF_USERS: Final = 4_000
 """The characters of one excerpt that uses those of the file, if a class or without tensors."""
 _MOST_OF_HEIRS: Final = 12_000
@@ -71,7 +72,7 @@ def select(graph: Graph, path: str, lines: Lines) -> View:
         selection.add_settings()
         selection.add_callees()
     idle, is_beside_training = Idle(graph).names(path), graph.optimizes()
-    if selection.trains:
+    if selection.trains or (selection.callers and graph.is_in_program(path)):
         view = _View(selection, lines).build()
     elif idle or (own.starts and is_beside_training):
         view = View(path)
@@ -101,7 +102,7 @@ class _Selection:
         self.heads: set[Place] = set()
         """The import statements that the taken definitions need."""
         self._room = self._room_of_bases = MOST_CHARACTERS
-        self._has_long_caller = False
+        self._room_of_long = _LONGEST_CALLER
         self.callers: set[Place] = set()
         """The definitions of other modules that use those of the file, directly or not."""
         self._calling: set[str] = set()
@@ -161,14 +162,15 @@ class _Selection:
                         self._take_caller(place)
 
     def _take_caller(self, place: Place) -> None:
-        """Take a definition that uses those of the file; one long one has room of its own."""
-        room, most = self._room, self._most(place)
-        size = self.graph.definition(place).size
+        """Take a definition that uses those of the file; long ones have room of their own."""
+        room, most, size = self._room, self._most(place), self.graph.definition(place).size
+        least = max(room, _LONG_CLASS) if self._is_class(place) else _LONG_CALLER
+        is_long = least < size <= min(most, self._room_of_long)
+        if is_long:
+            self._room = self._room_of_long
         taken = self._take(place, most)
-        if not taken and not self._has_long_caller and max(room, _LONG_CALLER) < size <= most:
-            self._room += size
-            taken = self._has_long_caller = self._take(place, most)
-            self._room = self._room if taken else room
+        if is_long:
+            self._room_of_long, self._room = self._room, room
         if taken:
             self._add_bases([place])
 
@@ -283,6 +285,7 @@ class _Selection:
         elsewhere = [
             place for place in self.graph.users(symbol) if self.graph.is_in_program(place.path)
         ]
+        elsewhere += self.graph.finders(symbol.path)
         if len(elsewhere) > _MOST_USERS:
             elsewhere = [place for place in elsewhere if self._compiles(place)]
         yield from (place for place in elsewhere[:_MOST_USERS] if place.path != self.path)
@@ -403,9 +406,11 @@ class _View:
     def _escaping(self, place: Place, definition: Definition) -> Iterator[Symbol]:
         if definition.kind in _CALLABLE:
             exported = (self.graph.outline(place.path) or Outline()).exports or ()
+            is_found = any(True for _ in self.graph.finders(place.path))
             for symbol in (Symbol(place.path, name) for name in definition.binds):
                 if (
-                    symbol.name in exported
+                    is_found
+                    or symbol.name in exported
                     or self.graph.is_reexported(symbol)
                     or any(map(self._is_outside, self._users(symbol)))
                 ):

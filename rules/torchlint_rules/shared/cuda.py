@@ -70,9 +70,8 @@ def _in_environment(script: Script) -> bool:
 
 
 def _plays(script: Script) -> bool:
-    """Return whether code makes, derives or steps an environment, or learns from its rewards."""
-    environments = script.loops.environments
-    if environments.are_stepped or environments.are_learned_from:
+    """Return whether code makes, derives or steps an environment."""
+    if script.loops.environments.are_stepped:
         return True
     bases = (base.value for owner in script.tree.all(cst.ClassDef) for base in owner.bases)
     names = (*script.calls.called, *(script.name(base) or "" for base in bases))
@@ -128,6 +127,18 @@ def _runs(script: Script, step: Step, network: cst.BaseExpression) -> bool:
 
 def runs_tiny(script: Script, step: Step) -> bool:
     """Return whether a step trains only networks too tiny for their precision to matter."""
+    trained = _trained_in(script, step)
+    return bool(trained) and script.modules.sizes.are_tiny(*trained)
+
+
+def runs_convolutions(script: Script, step: Step) -> bool:
+    """Return whether the networks that a step trains mainly convolve."""
+    trained = _trained_in(script, step)
+    return bool(trained) and script.modules.sizes.are_convolutional(*trained)
+
+
+def _trained_in(script: Script, step: Step) -> list[cst.BaseExpression]:
+    """Return the networks that a step trains, none if one of them is unknown."""
     lineage = script.modules.lineage
     networks: list[cst.BaseExpression] = []
     grad = script.values.gradients.grad
@@ -136,9 +147,9 @@ def runs_tiny(script: Script, step: Step) -> bool:
         found = lineage.network(call)
         run = [found] if found is not None else [each for _, each in lineage.of(call).calls]
         if not run:
-            return False
+            return []
         networks += run
-    return script.modules.sizes.are_tiny(*networks)
+    return networks
 
 
 def moved_networks(script: Script) -> Iterator[Move]:

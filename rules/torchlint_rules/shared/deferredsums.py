@@ -302,9 +302,7 @@ class DeferredSum:
         if "#" in text[whole.start : inner.start] + text[inner.end : whole.end]:
             return None
         suffix = ""
-        if script.values.gradients.grad(reading.node) is not Grad.OFF and not without_graph(
-            script, reading.tensor
-        ):
+        if _is_recorded(script, reading) and not without_graph(script, reading.tensor):
             suffix += ".detach()"
         suffix += ".double()" if double else ""
         if clone and may_change(script, reading.tensor, self.addition.loop.node):
@@ -347,6 +345,13 @@ def _joined(parts: list[Edits | None]) -> Edits | None:
             return None
         found += [edit for edit in part if edit.text or edit.span.start != edit.span.end]
     return tuple(found)
+
+
+def _is_recorded(script: Script, reading: Reading) -> bool:
+    """Return whether autograd may record where a tensor is computed, here or on a line above."""
+    named = script.functions.bindings(reading.tensor)
+    places = [each.node for each in named if each.parameter is None] or [reading.node]
+    return any(script.values.gradients.grad(place) is not Grad.OFF for place in places)
 
 
 def _has_own_line(script: Script, node: cst.CSTNode) -> bool:

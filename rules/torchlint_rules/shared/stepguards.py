@@ -13,6 +13,8 @@ from torchlint.api import (
     Rate,
     Role,
     Script,
+    last_line,
+    lines_of,
     method_of,
     receiver_of,
     word_of,
@@ -118,8 +120,7 @@ def _raises(holder: cst.If) -> bool:
 
 def _leaves(holder: cst.If, *ways: type[cst.BaseSmallStatement]) -> bool:
     """Return whether a branch ends with a statement of some types."""
-    last = holder.body.body[-1]
-    return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], ways)
+    return isinstance(last_line(holder.body), ways)
 
 
 def _only_stops(script: Script, holder: cst.If) -> bool:
@@ -128,9 +129,7 @@ def _only_stops(script: Script, holder: cst.If) -> bool:
         return False
     leaves = _leaves(holder, cst.Raise, cst.Break, cst.Return)
     return all(
-        isinstance(line, cst.SimpleStatementLine)
-        and all(_is_end(script, each) or (leaves and _computes(each)) for each in line.body)
-        for line in holder.body.body
+        _is_end(script, each) or (leaves and _computes(each)) for each in lines_of(holder.body)
     )
 
 
@@ -146,14 +145,14 @@ def _skips(script: Script, holder: cst.If) -> bool:
     )
 
 
-def _computes(line: cst.BaseSmallStatement) -> bool:
+def _computes(line: cst.CSTNode) -> bool:
     """Return whether a statement only gives a name to a message, or to the news of the end."""
     return isinstance(line, cst.Assign) and all(
         isinstance(each.target, cst.Name) for each in line.targets
     )
 
 
-def _is_end(script: Script, line: cst.BaseSmallStatement) -> bool:
+def _is_end(script: Script, line: cst.CSTNode) -> bool:
     """Return whether a statement ends the training, or shows something."""
     if isinstance(line, (cst.Raise, cst.Break, cst.Return, cst.Assert)):
         return True

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import (
+    CALLERS,
     Accumulation,
     Adding,
     End,
@@ -212,7 +213,28 @@ def _is_played(script: Script, wait: Wait) -> bool:
         script.kind(wait.reading.tensor) is not Kind.LOSS
         and script.loops.environments.are_stepped_in(wait.loop.node)
         and not script.readings.follows_update(wait.reading.node)
+        and not _is_in_update(script, wait)
     )
+
+
+def _is_in_update(script: Script, wait: Wait) -> bool:
+    """Return whether a function that a pass calls reads a value to train with it, not to act."""
+    home, node = script.scopes.function(wait.loop.node), wait.reading.node
+    for _ in range(CALLERS):
+        function = script.scopes.function(node)
+        if (
+            function is None
+            or function is home
+            or script.loops.environments.are_stepped_in(function)
+        ):
+            return False
+        if any(map(script.loops.is_step, script.functions.run_in(function.body))):
+            return True
+        calls = script.functions.callers(function)
+        if len(calls) != 1:
+            return False
+        node = calls[0]
+    return False
 
 
 def _in_training(script: Script) -> list[Wait]:

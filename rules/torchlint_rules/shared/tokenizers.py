@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Script, last_word, receiver_of
+from torchlint.api import CallSite, Kind, Script, last_word, receiver_of
 
 _NAMES: Final = frozenset(("tokenizer", "tokeniser"))
 _PIPELINES: Final = frozenset(("spacy", "nlp"))
@@ -32,7 +32,7 @@ def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
     last = last_word(node)
     if not last or not call.args or script.functions.definition(call.func) is not None:
         return None
-    if _is_image(script, call.args[0].value):
+    if script.kind(node) is Kind.MODULE or _is_image(script, call.args[0].value):
         return None
     if last[:1].isupper() or _is_of_pipeline(script, node):
         return None

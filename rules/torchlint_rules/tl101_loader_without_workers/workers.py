@@ -27,7 +27,7 @@ def keeps_on_device(script: Script, loader: Loader, traits: Traits) -> bool:
 
     The dataset gets the device, or is made out of sight and trains a network on an accelerator.
     """
-    if loader.dataset is None or script.loaders.batches.are_moved(loader):
+    if loader.dataset is None or script.loaders.batches.are_sent(loader):
         return False
     if script.loaders.datasets.is_told_device(loader.dataset):
         return True

@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.api import Edits, Finding, Fix, Frequency, Loader, Move, Note, Part, Rule, Script
 from torchlint_rules.shared.pinning import Held, available, held, unpinned, unseen
 from torchlint_rules.shared.wording import listed
+from torchlint_rules.tl204_blocking_transfer.casts import cast_afterwards, uncast
 from torchlint_rules.tl204_blocking_transfer.hostwrites import is_written_after
 from torchlint_rules.tl204_blocking_transfer.tupleassignments import split_lines
 
@@ -37,14 +38,15 @@ class BlockingTransfer(Rule):
                 continue
             if script.loops.owner(call) in _MOVERS:
                 continue
-            parts = script.loaders.parts.of(move.moved)
+            moved = uncast(move.moved)
+            parts = script.loaders.parts.of(moved)
             if not parts or any(_is_rare(script, part, call) for part in parts):
                 continue
             if script.program.moves.is_never_cuda(move) and not script.program.moves.is_never_mps(
                 move
             ):
                 continue
-            holds = {held(script, part, move.moved) for part in parts}
+            holds = {held(script, part, moved) for part in parts}
             if Held.OTHER in holds:
                 continue
             if due is None:
@@ -53,8 +55,9 @@ class BlockingTransfer(Rule):
             if not pinned and not any(part.loader in due for part in parts):
                 continue
             if not is_written_after(script, move):
-                value, sure = _value(script, move), Held.UNSHOWN not in holds
-                doubt = script.loaders.provenance.called_elsewhere(move.moved)
+                value = _value(script, move)
+                sure = moved is not move.moved or Held.UNSHOWN not in holds
+                doubt = script.loaders.provenance.called_elsewhere(moved)
                 if not doubt and not pinned:
                     doubt = _doubt(script, parts)
                 waits.append(_Wait(move, value, pinned, sure, doubt))
@@ -72,6 +75,8 @@ class BlockingTransfer(Rule):
         )
         if not all(wait.pinned for wait in waits):
             message += " (needs pinned memory)"
+        if any(cast_afterwards(script, wait.move) for wait in waits):
+            message += ", and cast on the GPU: what a cast makes is not pinned"
         span, *others = (script.span(line[0].move.call) for line in _lines(script, waits))
         notes = tuple(Note(other, "and here") for other in others)
         return Finding(self.code, span, message, _fix(script, waits), notes)
@@ -164,8 +169,14 @@ def _fix(script: Script, waits: list[_Wait]) -> Fix | None:
 def _passing(script: Script, line: Sequence[_Wait]) -> Edits:
     """Return the edits that pass `non_blocking` in each copy of one statement."""
     given = {wait.move.call: f"non_blocking={wait.value}" for wait in line}
-    return split_lines(script, given) or tuple(
+    moved_casts = [cast_afterwards(script, wait.move) for wait in line]
+    if not any(moved_casts) and (split := split_lines(script, given)):
+        return split
+    return tuple(
         edit
-        for wait in line
-        for edit in script.edits.with_keyword(wait.move.call, "non_blocking", str(wait.value))
+        for wait, casting in zip(line, moved_casts, strict=True)
+        for edit in (
+            *script.edits.with_keyword(wait.move.call, "non_blocking", str(wait.value)),
+            *casting,
+        )
     )

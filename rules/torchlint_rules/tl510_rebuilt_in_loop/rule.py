@@ -36,7 +36,7 @@ class RebuiltInLoop(Rule):
         for site in script.calls.of(*filter(_noun, script.calls.called)):
             noun = _noun(site.name or "")
             found = rebuilt(script, site.node, script.once(_LOOPS[noun]))
-            if found is None or (noun == "loss" and found.runs and found.unit == "epoch"):
+            if found is None or (noun == "loss" and found.runs):
                 continue
             if script.loops.measuring.is_measured(site.node):
                 continue

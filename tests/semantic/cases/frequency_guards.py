@@ -27,6 +27,8 @@ def logged(model, loader, criterion, optimizer, writer, args, rank, log_interval
             print(loss.item())  # frequency: rare
         if i % log_interval == 0 and i > 0:
             print(loss.item())  # frequency: rare
+        if args.seen["steps"] == 1 or args.seen["steps"] % 100 == 0:
+            print(loss.item())  # frequency: rare
         if global_step % 100 == 0 and args.verbose:
             print(loss.item())  # frequency: rare
         if args.log_every and global_step % args.log_every == 0:

@@ -38,6 +38,7 @@ class Experiment:
         c = self.opt  # kind: OPTIMIZER
         d = self.sched  # kind: SCHEDULER
         e = self.scaler  # kind: SCALER
+        net = self.net(e)  # kind: TENSOR
         f = self.criterion  # kind: CRITERION
         g = self.history  # kind: SEQUENCE
         h = self.ambiguous  # kind: UNKNOWN

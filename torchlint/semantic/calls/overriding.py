@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.part import Part
+from torchlint.semantic.syntax.methods import lines_of
 
 _ABSTRACT: Final = "abstractmethod"
 
@@ -132,13 +133,7 @@ def _is_abstract(function: cst.FunctionDef) -> bool:
         for mark in marks
     ):
         return True
-    suite = function.body
-    lines = suite.body if isinstance(suite, cst.IndentedBlock) else (suite,)
-    return all(
-        isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite))
-        and all(map(_is_empty, line.body))
-        for line in lines
-    )
+    return all(map(_is_empty, lines_of(function.body)))
 
 
 def _is_empty(line: cst.CSTNode) -> bool:

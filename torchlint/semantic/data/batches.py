@@ -105,6 +105,15 @@ class Batches(ValueAnalysis):
             return False
         return not places or any(map(self._moves, places, regions))
 
+    def are_sent(self, loader: Loader) -> bool:
+        """Return whether a pass makes something of its batches for a device, or moves them."""
+        return self.are_moved(loader) or any(
+            _moves(call) and not names.isdisjoint(each.value for each in self._names_in(call))
+            for place in loader.passes
+            for names in [self._batch_names(place, self._region(place))]
+            for call in self.functions.own(self._region(place), cst.Call)
+        )
+
     def _moves(self, place: cst.CSTNode, region: cst.CSTNode) -> bool:
         """Return whether a pass moves its batches: if they are texts, what it draws itself."""
         drawn = self._batch_names(place, region)

@@ -203,7 +203,8 @@ class Datasets(ValueAnalysis):
         if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
             if value.func.attr.value in _TENSOR_METHODS and self.names.name(value.func) is None:
                 return True
-        if self._is_arithmetic(value):
+        sliced = isinstance(value, cst.Subscript) and isinstance(value.slice[0].slice, cst.Slice)
+        if sliced or self._is_arithmetic(value):
             return True
         return isinstance(value, (cst.List, cst.Tuple, cst.ListComp)) or self.kinds.kind(value) in (
             *_ARRAYS,

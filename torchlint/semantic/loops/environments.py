@@ -1,41 +1,20 @@
-"""Environments: the code that steps a simulation, or that learns from the rewards of one."""
+"""Environments: the code that steps a simulation."""
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
-from torchlint.semantic.scope.vocabulary import Vocabulary
 
 _PARTS: Final = 4
 """A step returns an observation, a reward, whether it ended, and more."""
-_REWARDS: Final = ("reward", "advantage")
-_PLAYED: Final = tuple(
-    re.compile(rf"(?:\b|_)(?:{words})(?:\b|_)")
-    for words in (
-        "rewards?|advantages?",
-        "dones?|terminated|truncated|episodes?",
-        "gamma|gae|returns|td_?(?:errors?|targets?)",
-        r"next_(?:\w+_)?(?:obs|states?|observations?|actions?)",
-        "critics?|actors?|polic(?:y|ies)|q_?(?:nets?|networks?|values?)",
-    )
-)
-"""Words of learning from rewards: rewards, ends, discounts, what follows and who acts."""
-_FEW: Final = 3
-_LARGE: Final = re.compile(
-    r"(?:\b|_)(?:input_?ids?|prompts?|tokeniz\w+|tokens?|completions?|attention_mask|vocab\w*|"
-    r"\w*transformers?|di(?:t|ffusion)\w*|world_?model\w*|images?|pixels?|\w*conv\w*|\w*unet\w*)"
-    r"(?:\b|_)"
-)
-"""Words of networks that write, imagine or see, which may learn from rewards as well."""
 
 
 class Environments(Analysis):
-    """Finds the code of reinforcement learning: what steps an environment, or learns from one."""
+    """Finds the code of reinforcement learning that steps an environment."""
 
     def are_stepped_in(self, region: cst.CSTNode) -> bool:
         """Return whether the text of a region steps an environment."""
@@ -45,15 +24,6 @@ class Environments(Analysis):
     def are_stepped(self) -> bool:
         """Whether any code in view steps an environment."""
         return bool(self._steps)
-
-    @cached_property
-    def are_learned_from(self) -> bool:
-        """Whether code in view learns from rewards, and runs no network that may be large."""
-        if not self.tree.mentions(*_REWARDS):
-            return False
-        words = Vocabulary(self.tree)
-        played = sum(map(words.has_lowered, _PLAYED))
-        return played >= _FEW and not words.has_lowered(_LARGE)
 
     @cached_property
     def _steps(self) -> list[cst.Call]:

@@ -20,7 +20,7 @@ from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.libraries import EXITS
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import method_of, word_of
+from torchlint.semantic.syntax.methods import last_line, lines_of, method_of, word_of
 from torchlint.semantic.values.iteration import COUNTER
 from torchlint.semantic.values.kind import Kind
 
@@ -230,11 +230,9 @@ class Frequencies(LoopAnalysis):
 
     def _runs_once(self, outer: cst.CSTNode) -> bool:
         """Return whether every path through the body of a `for` ends the loop in its first pass."""
-        if not isinstance(outer, cst.For) or not isinstance(outer.body, cst.IndentedBlock):
+        if not isinstance(outer, cst.For):
             return False
-        ends = any(
-            isinstance(small, (cst.Break, cst.Return)) for small in _small(outer.body.body[-1])
-        )
+        ends = isinstance(last_line(outer.body), (cst.Break, cst.Return))
         return ends and not any(True for _ in self.tree.within(outer.body, cst.Continue))
 
     def of_one_process(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
@@ -315,8 +313,9 @@ class Frequencies(LoopAnalysis):
                 self.rare(test.right, wanted),
             )
             if wanted and sum(sides) == 1:
-                other = test.right if sides[0] else test.left
-                sides = (True, self._asks_for_end(other) or self._is_signal(other))
+                rare, other = (test.left, test.right)[:: 1 if sides[0] else -1]
+                ends = self._asks_for_end(other) or self._is_signal(other)
+                sides = (True, ends or self._is_of_count(other, rare))
             return any(sides) if both else all(sides)
         if isinstance(test, cst.NamedExpr):
             return self.rare(test.value, wanted)
@@ -338,6 +337,15 @@ class Frequencies(LoopAnalysis):
             return any(sides) if both else all(sides)
         modulo = isinstance(test.operator, cst.Modulo)
         return not wanted if modulo else wanted and self._mentions_rarity(test)
+
+    def _is_of_count(self, test: cst.BaseExpression, periodic: cst.BaseExpression) -> bool:
+        """Return whether a test asks for one value of what another one divides: `n == 1`."""
+        counts = (each.left for each in self.tree.within(periodic, cst.BinaryOperation))
+        return (
+            isinstance(test, cst.Comparison)
+            and isinstance(test.comparisons[0].operator, cst.Equal)
+            and self.tree.code(test.left) in map(self.tree.code, counts)
+        )
 
     @staticmethod
     def _is_signal(test: cst.BaseExpression) -> bool:
@@ -489,21 +497,18 @@ class Frequencies(LoopAnalysis):
         skips = [
             line
             for line in block.body
-            if isinstance(line, cst.If) and line.orelse is None and _ends(line.body, ends)
+            if isinstance(line, cst.If)
+            and line.orelse is None
+            and any(isinstance(each, ends) for each in lines_of(line.body))
         ]
-        return any(map(self._leaves, block.body)), skips
+        return any(map(self._leaves, lines_of(block))), skips
 
     def _leaves(self, line: cst.CSTNode) -> bool:
         """Return whether a line ends the loop, so that its block runs at most once."""
-        leaving = (cst.Break, cst.Return, cst.Raise, cst.Continue)
-        return any(
-            isinstance(small, leaving)
-            or (
-                isinstance(small, cst.Expr)
-                and isinstance(small.value, cst.Call)
-                and self.functions.names.name(small.value.func) in EXITS
-            )
-            for small in _small(line)
+        return isinstance(line, (cst.Break, cst.Return, cst.Raise, cst.Continue)) or (
+            isinstance(line, cst.Expr)
+            and isinstance(line.value, cst.Call)
+            and self.functions.names.name(line.value.func) in EXITS
         )
 
 
@@ -526,9 +531,9 @@ def _answers(block: cst.IndentedBlock) -> bool:
 
     One that warns before it is the way out of an error.
     """
-    last = _small(block.body[-1])[-1:]
-    value = last[0].value if last and isinstance(last[0], cst.Return) else None
-    if value is None or any(_warns(small) for line in block.body for small in _small(line)):
+    last = last_line(block)
+    value = last.value if isinstance(last, cst.Return) else None
+    if value is None or any(map(_warns, lines_of(block))):
         return False
     return not (isinstance(value, cst.Name) and value.value in _NO_RESULTS)
 
@@ -537,17 +542,6 @@ def _warns(small: cst.CSTNode) -> bool:
     """Return whether a statement calls something named like a warning or an error."""
     call = small.value if isinstance(small, cst.Expr) else None
     return isinstance(call, cst.Call) and word_of(call) in _WARNINGS
-
-
-def _small(line: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    if isinstance(line, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
-        return tuple(line.body)
-    return ()
-
-
-def _ends(suite: cst.BaseSuite, how: type[cst.CSTNode]) -> bool:
-    lines = suite.body if isinstance(suite, cst.IndentedBlock) else (suite,)
-    return any(isinstance(small, how) for line in lines for small in _small(line))
 
 
 def _is_empty(size: cst.BaseExpression, bound: cst.BaseExpression) -> bool:

@@ -12,7 +12,7 @@ from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import last_line, method_of
 from torchlint.semantic.values.options import Options
 
 _STEPPING: Final = frozenset("update_grad need_update".split())
@@ -234,12 +234,11 @@ class GradientAccumulations(LoopAnalysis):
     def _gives_up(self, clear: cst.Call) -> bool:
         """Return whether gradients are thrown away in an `if` that leaves the pass."""
         block = self.tree.parent(self.tree.statement(clear))
-        if not isinstance(block, cst.IndentedBlock) or not isinstance(
-            self.tree.parent(block), cst.If
-        ):
-            return False
-        last = block.body[-1]
-        return isinstance(last, cst.SimpleStatementLine) and isinstance(last.body[-1], _LEAVING)
+        return (
+            isinstance(block, cst.BaseSuite)
+            and isinstance(self.tree.parent(block), cst.If)
+            and isinstance(last_line(block), _LEAVING)
+        )
 
     def _guarded(self, node: cst.CSTNode, around: _Pass) -> bool:
         """Return whether an `if` that counts passes encloses a node within a pass."""

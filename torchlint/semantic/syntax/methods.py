@@ -58,18 +58,31 @@ def word_of(call: cst.Call) -> str:
 
 
 def replaces_itself(call: cst.Call, line: cst.CSTNode | None) -> bool:
-    """Return whether a line assigns the result of a call to what is called: `net = net(10)`."""
+    """Return whether a line assigns the result of a call to what is called: `net = net(10)`.
+
+    `q = self.q(x)` only names what the layer gives.
+    """
     called = last_word(call.func)
+    plain = isinstance(call.func, cst.Name)
     return (
         isinstance(line, cst.Assign)
         and called != ""
-        and any(last_word(each.target) == called for each in line.targets)
+        and any(
+            last_word(each.target) == called and (plain or isinstance(each.target, cst.Attribute))
+            for each in line.targets
+        )
+    )
+
+
+def lines_of(body: cst.BaseSuite) -> tuple[cst.CSTNode, ...]:
+    """Return the statements of a block, those that share a line one by one."""
+    lines = body.body if isinstance(body, cst.IndentedBlock) else (body,)
+    small = (cst.SimpleStatementLine, cst.SimpleStatementSuite)
+    return tuple(
+        each for line in lines for each in (line.body if isinstance(line, small) else (line,))
     )
 
 
 def last_line(body: cst.BaseSuite) -> cst.CSTNode:
     """Return the last small statement of a block, or the compound one at its end."""
-    last: cst.CSTNode = body
-    while isinstance(last, cst.IndentedBlock | cst.SimpleStatementLine | cst.SimpleStatementSuite):
-        last = last.body[-1]
-    return last
+    return lines_of(body)[-1]

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import last_line, method_of
 from torchlint.semantic.training.submodules import Submodules
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -189,9 +189,7 @@ class Compiled(ValueAnalysis):
             if self.tree.order(line) >= self.tree.order(node) or self.tree.inside(node, line):
                 return False
             if isinstance(line, cst.If) and self._asks(line.test) is True:
-                last = line.body.body[-1] if line.body.body else None
-                small = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
-                if isinstance(small, (cst.Return, cst.Raise)):
+                if isinstance(last_line(line.body), (cst.Return, cst.Raise)):
                     return True
         return False
 

@@ -141,8 +141,9 @@ class Readings(ValueAnalysis):
 
     def held_by(self, node: cst.BaseExpression) -> Reading | None:
         """Return the reading that is all that a name holds."""
-        value = self.scopes.only(node).assigned
-        return self.reading(value) if isinstance(value, cst.Call) else None
+        held = self.kinds.origins.of(node)
+        values = held.values if held.complete and len(held.values) == 1 else ()
+        return next((self.reading(each) for each in values if isinstance(each, cst.Call)), None)
 
     def _is_tensor(self, node: cst.BaseExpression) -> bool:
         return self.kinds.kind(node) in (Kind.TENSOR, Kind.LOSS)

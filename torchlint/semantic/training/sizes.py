@@ -79,6 +79,24 @@ class Sizes(ValueAnalysis):
             return self._are_tiny(roots, _MOST_OF_IMAGES)
         return self._are_tiny(roots) and all(map(self._sees_small_images, roots))
 
+    def are_convolutional(self, *networks: cst.BaseExpression) -> bool:
+        """Return whether networks that are all in view do most of their work in convolutions."""
+        roots: Roots = frozenset().union(*map(self.networks.roots, networks))
+        roots = frozenset(filter(self._weights, roots))
+        convolutions = dense = 0
+        for region in (region for root in roots for region in self.regions(root)):
+            if next(self.tree.within(region, cst.MatrixMultiply), None) is not None:
+                return False
+            for call in self.tree.within(region, cst.Call):
+                name = self.names.name(call.func) or ""
+                if _CONVOLUTION.fullmatch(name):
+                    convolutions += 1
+                elif name == "torch.nn.Linear":
+                    dense += 1
+                elif not self._is_between(call, name):
+                    return False
+        return all(map(self._makers, roots)) and convolutions > dense
+
     def updates_tiny(self, optimizer: cst.Call) -> bool:
         """Return whether all networks whose parameters an optimizer holds are tiny together."""
         return self._are_tiny(self.networks.held(optimizer), _MOST_UPDATED)

@@ -64,6 +64,8 @@ _OVER_PROCESSES: Final = frozenset(
 """The methods by which frameworks send a tensor through all processes."""
 _ENGINE: Final = (Kind.MODULE, Kind.OPTIMIZER, Kind.LOADER, Kind.SCHEDULER)
 """What DeepSpeed makes of a network: its engine, and what the engine trains with."""
+_OF_BATCHES: Final = frozenset("to cuda sum mean eq ne".split())
+"""Methods that tensors have, not texts or lists, which may be parts of a batch as well."""
 _TENSOR_ONLY: Final = frozenset(
     "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
     "is_cuda data_ptr eq scatter_ index_select clip_grad_norm_".split()
@@ -202,6 +204,7 @@ class Kinds(Analysis):
                 return self._element(node.value, (index,))
         return _UNKNOWN
 
+    @memoized(False)
     def _is_batch(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a whole batch of a loader, or an element of one."""
         if isinstance(node, cst.Subscript):
@@ -213,9 +216,16 @@ class Kinds(Analysis):
             binding.how is _LOOP
             and binding.value is not None
             and (source := self.iteration.source(binding.value, binding.path)[0]) is not None
-            and self.kind(source) is _LOADER
+            and (self.kind(source) is _LOADER or self._is_entry_of_batch(source, binding))
             for binding in reaching
         )
+
+    def _is_entry_of_batch(self, source: cst.BaseExpression, binding: Binding) -> bool:
+        """Return whether a loop draws the values of a batch: `for k, v in batch.items():`."""
+        if not isinstance(source, cst.Call) or not isinstance(source.func, cst.Attribute):
+            return False
+        drawn = {"items": (1,), "values": ()}.get(source.func.attr.value)
+        return drawn == binding.path and self._is_batch(source.func.value)
 
     def _kind_of_comparison(self, node: cst.Comparison) -> Kind:
         if any(
@@ -263,6 +273,8 @@ class Kinds(Analysis):
     def _kind_of_named_call(self, name: str, node: cst.Call) -> Kind:
         if name in ("builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip"):
             return _UNKNOWN
+        if name.startswith("einops.") and node.args:
+            return self.kind(node.args[0].value)
         if name in PASSED_ON and node.args:
             inner = self.kind(node.args[0].value)
             return inner if inner is not _UNKNOWN else called(name)
@@ -285,9 +297,11 @@ class Kinds(Analysis):
             # a method of the value in question: `model = model.to(device)` in a loop
             return base
         if base is _UNKNOWN:
-            moved = method in ("to", "cuda") and self._is_batch(func.value)
+            moved = method in _OF_BATCHES and self._is_batch(func.value)
             if name is None and (moved or method in _TENSOR_ONLY or self._is_sent_round(func)):
                 return _TENSOR
+            if method in PREPARING and name is None:
+                return self._kind_of_prepared(func)
             return _NDARRAY if method in ("to_numpy", "asnumpy") and name is None else base
         call = self.tree.parent(func)
         if method == "size" and base in TENSORS and isinstance(call, cst.Call):
@@ -296,6 +310,14 @@ class Kinds(Analysis):
             pair = isinstance(call, cst.Call) and gives_pair(method, call, bound=True)
             return _SEQUENCE if pair else _TENSOR
         return method_result(base, method)
+
+    def _kind_of_prepared(self, func: cst.Attribute) -> Kind:
+        """Return the kind of what a framework prepares alone: `fabric.setup(network)`."""
+        call = self.tree.parent(func)
+        args = call.args if type(call) is cst.Call else []
+        found = self.kind(args[0].value) if args else _UNKNOWN
+        alone = sum(arg.keyword is None for arg in args) == 1
+        return found if alone and found in _ENGINE else _UNKNOWN
 
     def _is_sent_round(self, func: cst.Attribute) -> bool:
         """Return whether a method of a framework sends a tensor through all processes."""
@@ -519,11 +541,7 @@ class Kinds(Analysis):
             given = [b.value for b in reaching if b.how is _ASSIGN and b.value is not None]
             if given and len(given) == len(reaching):
                 return joined([self._element(one, path) for one in given])
-            if reaching and all(b.how is _LOOP for b in reaching):
-                batches = [self.iteration.source(b.value, b.path)[0] for b in reaching if b.value]
-                loaders = [b for b in batches if b is not None and self.kind(b) is _LOADER]
-                return _TENSOR if len(loaders) == len(batches) else _UNKNOWN
-            return _UNKNOWN
+            return _TENSOR if self._is_batch(value) else _UNKNOWN
         if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
             return self.kind(value.elt)
         return self._element_of_call(value, path) if isinstance(value, cst.Call) else _UNKNOWN

@@ -8,9 +8,11 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.libraries import DRAWN, FILLED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.hosting import Hosting
 from torchlint.semantic.values.kind import TENSORS, Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -183,13 +185,19 @@ class Placement(ValueAnalysis):
         if method == "numpy":
             return True
         if method in _MOVING:
-            return self.hosting.goes_to_host(node)
+            return self.hosting.goes_to_host(node) or self._goes_along(node)
         if method == "type_as":
             return False
         if self.kinds.kind(node.func.value) not in TENSORS:
-            return False
+            return self.kinds.kind(node) in TENSORS and self.on_host(node.func.value)
         tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
         return self._all_on_host([node.func.value, *tensors])
+
+    def _goes_along(self, move: cst.Call) -> bool:
+        """Return whether a call moves a tensor to where another one is, on the host."""
+        target = move.args[0].value if move.args else None
+        other = target.value if isinstance(target, cst.Attribute) else None
+        return other is not None and self.kinds.kind(other) in TENSORS and self.on_host(other)
 
     def _is_fed_from_host(self, call: cst.Call, bodies: Sequence[cst.CSTNode]) -> bool:
         """Return whether the tensors that a call gets are on the host, and what it runs stays."""
@@ -241,4 +249,14 @@ class Placement(ValueAnalysis):
         return (
             isinstance(source, (cst.Name, cst.Attribute, cst.Subscript))
             and self.kinds.kind(source) is Kind.LOADER
+            and not self._is_prepared(source)
         )
+
+    @memoized(False)
+    def _is_prepared(self, loader: cst.BaseExpression) -> bool:
+        """Return whether a framework has prepared a loader, which then moves its batches."""
+        if isinstance(loader, cst.Call):
+            return method_of(loader) in PREPARING and self.names.name(loader.func) is None
+        bindings = self.functions.bindings(loader)
+        values = (each for one in bindings for each in (one.value, *self.functions.held(one)))
+        return any(each is not None and self._is_prepared(each) for each in values)
