@@ -43,6 +43,7 @@ OTHERS = tuple(layout for layout in LAYOUTS if layout not in FORMATTED)
 BY_LAYOUT = {
     ("TL201", "predictions as lists: unsafe, they stay in GPU memory meanwhile"),
     ("TL204", "three on a line that becomes too long"),
+    ("TL204", "a cast in front of the copy, whose result is not pinned"),
     ("TL307", "a line of its own where one would become too long"),
     ("TL307", "a function that nothing calls has another layout"),
     ("TL408", "volatile has no effect, comments stay: reported"),
