@@ -36,6 +36,10 @@ _FILTERS: Final = re.compile(
     r"torchaudio\.transforms\.(?:Mel\w*|MFCC|LFCC|Resample|\w*Spectrogram)|librosa\.filters\.\w+"
 )
 """Transforms of sound that compute their filters when they are made."""
+_RESAMPLES: Final = ("torchaudio.functional.resample", "librosa.resample")
+_AT_ONE_RATE: Final = (
+    "resamples sound in every epoch; store the files at the rate that the training needs"
+)
 _WHOLE: Final = ("read", "readlines", "read_text", "read_bytes")
 _TOKENISES: Final = frozenset("encode encode_plus tokenize batch_encode_plus __call__".split())
 _NO_NETWORKS: Final = frozenset(
@@ -89,6 +93,9 @@ def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, I
                 if not _is_kept(script, call) and not changes.varies(_worked_on(script, call)):
                     message = f"`{code.label}` {what} again for each {one}; do it once, before"
                     yield call, message, "medium" if "filters" in what else None
+            elif code.per is Per.ITEM and script.name(call.func) in _RESAMPLES:
+                if not _is_stored(script, call):
+                    yield call, f"`{code.label}` {_AT_ONE_RATE}", "medium"
             elif code.per is Per.ITEM and not drawn and not _is_kept(script, call):
                 work = _item_work(script, call)
                 if work:

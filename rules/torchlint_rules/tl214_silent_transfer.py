@@ -112,7 +112,7 @@ def _is_on_host(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an index is several numbers in host memory: a list, an array, a tensor."""
     if isinstance(node, cst.List):
         return all(script.kind(each.value) is Kind.NUMBER for each in node.elements)
-    if isinstance(node, cst.Call) and script.name(node.func) == "builtins.range":
+    if isinstance(node, cst.Call) and script.name(node.func) in ("builtins.range", "builtins.list"):
         return True
     kind = script.kind(node)
     held = kind in TENSORS and script.values.placement.on_host(node)

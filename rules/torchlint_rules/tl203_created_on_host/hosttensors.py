@@ -16,7 +16,11 @@ _KEEPING: Final = frozenset(
     "view reshape unsqueeze squeeze expand repeat permute transpose t flatten long int float "
     "double half bool bfloat16 fill_ zero_ contiguous type".split()
 )
-_INNER: Final = ("torch.tril", "torch.triu", "torch.autograd.Variable")
+_INNER: Final = (
+    "torch.tril", "torch.triu", "torch.autograd.Variable", "einops.rearrange", "einops.repeat",
+)  # fmt: skip
+_JOINING: Final = ("torch.cat", "torch.concat", "torch.stack")
+_OF_LISTS: Final = frozenset("tensor as_tensor LongTensor IntTensor FloatTensor Tensor".split())
 _PINNING_DOWN: Final = frozenset("device out generator pin_memory layout".split())
 _SIZED: Final = frozenset("zeros ones empty randn rand".split())
 """What takes any number of sizes."""
@@ -27,6 +31,8 @@ _ROUNDED: Final = frozenset("linspace logspace".split())
 
 
 _FILLING: Final = _DRAWING | {"fill_", "zero_"}
+COUNTED: Final = "counted"
+"""What `last` is for the numbers of a `range`."""
 ARRAY: Final = "array"
 """What `last` is for numbers that NumPy draws."""
 
@@ -40,6 +46,8 @@ class Made(NamedTuple):
     rounds: bool
     legacy: bool = False
     """Whether it is an old constructor, or of NumPy, which take no `device`."""
+    apart: bool = False
+    """Whether several calls make it, or a list that counts: one `device=` is not enough."""
 
 
 def made(
@@ -69,6 +77,11 @@ def made(
         return made(script, node.args[0].value, random, rounds)
     site = script.calls.at(node)
     module, _, last = name.rpartition(".")
+    if name in _JOINING:
+        return _joined(script, site)
+    if module == "torch" and last in _OF_LISTS and node.args and site.given("device") is None:
+        if _counts(script, node.args[0].value):
+            return Made(site, COUNTED, random, rounds, apart=True)
     if module == "torch" and last in TYPES and _is_filled(script, node):
         return Made(site, last, random, rounds, legacy=True)
     factory = script.names.factory(node)
@@ -78,6 +91,29 @@ def made(
     if words & _PINNING_DOWN or (last == "empty" and site.argument("size", 0).equals(0)):
         return None
     return Made(site, last, random or factory.draws, rounds or _rounds(script, site, last))
+
+
+def _joined(script: Script, site: CallSite) -> Made | None:
+    """Return the first of several tensors that are joined, if the host makes each of them."""
+    given = site.given("tensors", 0)
+    if given is None or not isinstance(given.value, (cst.List, cst.Tuple)):
+        return None
+    found = [made(script, each.value) for each in given.value.elements]
+    first = found[0] if found and None not in found else None
+    return first._replace(apart=True) if first is not None else None
+
+
+def _counts(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether numbers are those of a `range`, as a list, or of several joined."""
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
+        return _counts(script, node.left) and _counts(script, node.right)
+    if isinstance(node, cst.ListComp):
+        same = isinstance(node.elt, cst.Name) and node.elt.deep_equals(node.for_in.target)
+        return same and not node.for_in.ifs and _counts(script, node.for_in.iter)
+    name = script.name(node.func) if isinstance(node, cst.Call) else None
+    if isinstance(node, cst.Call) and name == "builtins.list" and len(node.args) == 1:
+        return _counts(script, node.args[0].value)
+    return name == "builtins.range"
 
 
 def _returned(script: Script, call: cst.Call) -> cst.Call | None:
@@ -153,6 +189,8 @@ def _rounds(script: Script, site: CallSite, last: str) -> bool:
 
 
 def _is_leaf(script: Script, node: cst.Call) -> bool:
+    if script.name(node.func) != "torch.autograd.Variable":
+        return False
     return script.calls.at(node).argument("requires_grad", 1).state is not State.ABSENT
 
 

@@ -24,7 +24,7 @@ from torchlint.api import (
 from torchlint_rules.shared.grouping import joined
 from torchlint_rules.tl203_created_on_host.drawnarrays import chosen_constructors
 from torchlint_rules.tl203_created_on_host.hostcomputed import computed
-from torchlint_rules.tl203_created_on_host.hosttensors import ARRAY, Made, made
+from torchlint_rules.tl203_created_on_host.hosttensors import ARRAY, COUNTED, Made, made
 
 _WIDTH: Final = 100
 _COUNTED: Final = ("builtins.enumerate", "builtins.zip", "builtins.reversed")
@@ -163,6 +163,8 @@ def _cure(found: Made, where: str | None) -> str:
     """Return what to do in place of making a tensor on the host."""
     if found.last in ("sample", "rsample"):
         return "give the distribution parameters on the device, then it draws there"
+    if found.last == COUNTED:
+        return f"count there: `torch.arange(..., device={where or '...'})`"
     if found.last == ARRAY:
         return "let torch draw it there (`torch.randn`, `torch.rand`, `torch.randint`)"
     how = "with `torch.full` or `torch.randn` and" if found.legacy else "with"
@@ -191,6 +193,7 @@ def _fix(
     if (
         where is None
         or made.legacy
+        or made.apart
         or drawn
         or becomes_leaf
         or others

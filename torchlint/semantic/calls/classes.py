@@ -9,7 +9,6 @@ import libcst as cst
 
 from torchlint.semantic.calls.aliases import Aliases
 from torchlint.semantic.calls.instances import (
-    ADDING,
     CONTAINERS,
     MEMBERS,
     SAME,
@@ -123,17 +122,7 @@ class Classes(Part):
 
     def _added(self, container: cst.Name | cst.Attribute) -> Iterator[cst.BaseExpression]:
         """Yield what is added to a container after it was made."""
-        word, bindings = last_word(container), self.functions.bindings(container)
-        for mention in (*self.tree.spelled(word), *self.functions.attributes(word)):
-            holder = self.tree.parent(mention)
-            line = self.tree.parent(holder)
-            added: cst.BaseExpression | None = None
-            if isinstance(holder, cst.Attribute) and isinstance(line, cst.Call) and line.args:
-                added = line.args[-1].value if holder.attr.value in ADDING else None
-            elif isinstance(holder, cst.Subscript) and isinstance(line, cst.AssignTarget):
-                assign = self.tree.parent(line)
-                added = assign.value if isinstance(assign, cst.Assign) else None
-            if added is not None and any(
-                each in bindings for each in self.functions.bindings(mention)
-            ):
-                yield added
+        bindings = self.functions.bindings(container)
+        for held, value in self._instances.additions.get(last_word(container), ()):
+            if any(each in bindings for each in self.functions.bindings(held)):
+                yield value

@@ -500,11 +500,21 @@ class Functions:
         return tuple(dict.fromkeys([*seen, *bodies]))
 
     def _callees(self, node: cst.CSTNode, seen: set[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
-        for call in self.own(node, cst.Call):
-            for callee in (*self.callees(call), *self._handed_to(call)):
-                if callee not in seen and not self.switches.is_off(call, node):
-                    seen.add(callee)
-                    yield callee
+        for callee in self._run_by_calls(node):
+            if callee not in seen:
+                seen.add(callee)
+                yield callee
+
+    @memoized(())
+    def _run_by_calls(self, node: cst.CSTNode) -> tuple[cst.FunctionDef, ...]:
+        """Return the functions that the calls of a body run, or hand on to be run."""
+        found = (
+            callee
+            for call in self.own(node, cst.Call)
+            for callee in (*self.callees(call), *self._handed_to(call))
+            if not self.switches.is_off(call, node)
+        )
+        return tuple(dict.fromkeys(found))
 
     def _handed_to(self, call: cst.Call) -> Iterator[cst.FunctionDef]:
         """Yield the functions of a call's own function that it gets to run (`timed(step)`)."""

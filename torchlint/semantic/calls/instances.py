@@ -188,15 +188,25 @@ class Instances:
 
     def _added(self) -> Iterator[_Flow]:
         """Yield the flows from what is added to a container to the container."""
+        for word, additions in self.additions.items():
+            for _, value in additions:
+                for source in self._sources(value):
+                    yield _Flow(source, word)
+
+    @cached_property
+    def additions(self) -> dict[str, list[tuple[cst.BaseExpression, cst.BaseExpression]]]:
+        """The containers and what is added to each after it was made, by its last word."""
+        found: dict[str, list[tuple[cst.BaseExpression, cst.BaseExpression]]] = {}
         for call in self.tree.all(cst.Call):
             held = receiver_of(call, *ADDING)
-            for source in self._sources(call.args[-1].value) if held and call.args else ():
-                yield _Flow(source, last_word(held))
+            if held is not None and call.args:
+                found.setdefault(last_word(held), []).append((held, call.args[-1].value))
         for line in self.tree.all(cst.Assign):
             for each in line.targets:
                 if type(each.target) is cst.Subscript:
-                    for source in self._sources(line.value):
-                        yield _Flow(source, last_word(each.target.value))
+                    held = each.target.value
+                    found.setdefault(last_word(held), []).append((held, line.value))
+        return found
 
     def _returned(self) -> Iterator[_Flow]:
         """Yield the flows from what functions return, alone or in a tuple, to their calls."""

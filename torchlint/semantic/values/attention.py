@@ -293,7 +293,8 @@ class _Reader:
             return self._scores(masked)
         if not isinstance(node.operator, (cst.Multiply, cst.Add)):
             return False
-        if self._is_product(right) and not self._is_product(left):
+        first_scales = isinstance(node.operator, cst.Multiply) and self.all.numbers.is_number(left)
+        if first_scales or (self._is_product(right) and not self._is_product(left)):
             left, right = right, left
         if isinstance(node.operator, cst.Add):
             self.masks.append(ScoreMask(right, None, False, None))

@@ -273,6 +273,8 @@ class Kinds(Analysis):
     def _kind_of_named_call(self, name: str, node: cst.Call) -> Kind:
         if name in ("builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip"):
             return _UNKNOWN
+        if name.startswith("einops.") and node.args:
+            return self.kind(node.args[0].value)
         if name in PASSED_ON and node.args:
             inner = self.kind(node.args[0].value)
             return inner if inner is not _UNKNOWN else called(name)

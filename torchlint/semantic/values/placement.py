@@ -185,13 +185,19 @@ class Placement(ValueAnalysis):
         if method == "numpy":
             return True
         if method in _MOVING:
-            return self.hosting.goes_to_host(node)
+            return self.hosting.goes_to_host(node) or self._goes_along(node)
         if method == "type_as":
             return False
         if self.kinds.kind(node.func.value) not in TENSORS:
             return self.kinds.kind(node) in TENSORS and self.on_host(node.func.value)
         tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
         return self._all_on_host([node.func.value, *tensors])
+
+    def _goes_along(self, move: cst.Call) -> bool:
+        """Return whether a call moves a tensor to where another one is, on the host."""
+        target = move.args[0].value if move.args else None
+        other = target.value if isinstance(target, cst.Attribute) else None
+        return other is not None and self.kinds.kind(other) in TENSORS and self.on_host(other)
 
     def _is_fed_from_host(self, call: cst.Call, bodies: Sequence[cst.CSTNode]) -> bool:
         """Return whether the tensors that a call gets are on the host, and what it runs stays."""
