@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import CallSite, Finding, Fix, Frequency, Kind, Loop, Rule, Script
+from torchlint_rules.shared.grouping import joined
 
 _MOVING: Final = ("to", "cuda")
 _MODES: Final = ("train", "eval")
@@ -27,7 +28,10 @@ class _Call(NamedTuple):
 
 class ModuleMovedInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every call on a network that a loop repeats and could make once."""
+        """Flag the calls on networks that a loop repeats and could make once."""
+        yield from joined(self._found(script), ("call", "calls"))
+
+    def _found(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         for site in script.calls.of_methods(*_MOVING, *_MODES):
             call = site.node
             found = _repeated(script, site)
@@ -38,7 +42,8 @@ class ModuleMovedInLoop(Rule):
                 f"`{script.code(call)}` {what} every part of the network in each step; call it "
                 f"once, before the loop"
             )
-            yield Finding(self.code, script.span(call), message, _fix(script, found))
+            finding = Finding(self.code, script.span(call), message, _fix(script, found))
+            yield found.loop.node, finding
 
 
 def _repeated(script: Script, site: CallSite) -> _Call | None:
