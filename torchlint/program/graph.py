@@ -96,11 +96,12 @@ class Graph(ABC):
         """Return whether the `__init__.py` of a package imports a symbol."""
 
     def finders(self, path: str) -> Iterator[Place]:
-        """Yield the definitions that may find a module which no import spells."""
+        """Yield the functions and classes that may find a module which no import spells."""
         if not self.importers(path) and not self.is_start(path):
             for user in self.looking_up():
                 for number, each in enumerate((self.outline(user) or Outline()).definitions):
-                    if user != path and not _FINDING.isdisjoint((*each.uses, *each.chains)):
+                    finds = not _FINDING.isdisjoint((*each.uses, *each.chains))
+                    if finds and user != path and each.kind in (Kind.FUNCTION, Kind.CLASS):
                         yield Place(user, number)
 
     @cached_method
