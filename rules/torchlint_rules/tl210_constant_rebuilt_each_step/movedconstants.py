@@ -24,6 +24,8 @@ def _is_made_once(script: Script, move: Move) -> bool:
     """Return whether all that a copy can be of are host tensors that no step makes or changes."""
     if script.kind(move.moved) is not Kind.TENSOR or not _is_kept(script, move):
         return False
+    if any(each.is_registered for each in script.functions.bindings(move.moved)):
+        return False
     origin = script.values.origins.of(move.moved)
     return (
         origin.complete
