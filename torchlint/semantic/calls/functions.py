@@ -475,7 +475,9 @@ class Functions:
         """Return a node and the bodies of functions in this file that it runs, callees last."""
         bodies, edge, seen = [outer], [outer], {outer}
         for _ in range(depth):
-            edge = [body for node in edge for body in self._callees(node, seen)]
+            found = dict.fromkeys(each for node in edge for each in self._run_by_calls(node))
+            edge = [body for body in found if body not in seen]
+            seen.update(edge)
             bodies += edge
         return tuple(bodies)
 
@@ -498,12 +500,6 @@ class Functions:
             seen.update(around)
         bodies = [body for outer in outermost for body in self.reached(outer, REACHED)]
         return tuple(dict.fromkeys([*seen, *bodies]))
-
-    def _callees(self, node: cst.CSTNode, seen: set[cst.CSTNode]) -> Iterator[cst.FunctionDef]:
-        for callee in self._run_by_calls(node):
-            if callee not in seen:
-                seen.add(callee)
-                yield callee
 
     @memoized(())
     def _run_by_calls(self, node: cst.CSTNode) -> tuple[cst.FunctionDef, ...]:
