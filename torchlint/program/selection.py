@@ -285,10 +285,14 @@ class _Selection:
         elsewhere = [
             place for place in self.graph.users(symbol) if self.graph.is_in_program(place.path)
         ]
-        elsewhere += self.graph.finders(symbol.path)
+        elsewhere += filter(self._is_small_user, self.graph.finders(symbol.path))
         if len(elsewhere) > _MOST_USERS:
             elsewhere = [place for place in elsewhere if self._compiles(place)]
         yield from (place for place in elsewhere[:_MOST_USERS] if place.path != self.path)
+
+    def _is_small_user(self, place: Place) -> bool:
+        """Return whether a definition is short: each of many modules may be what it finds."""
+        return self.graph.definition(place).size <= _MOST_OF_USERS
 
     def _is_callable(self, place: Place) -> bool:
         return self.graph.definition(place).kind in _CALLABLE
