@@ -24,6 +24,7 @@ from torchlint_rules.tl209_python_loop_over_tensor.elements import (
     walk,
 )
 from torchlint_rules.tl209_python_loop_over_tensor.rows import filled_by_row, rows_taken
+from torchlint_rules.tl209_python_loop_over_tensor.samples import worked_by_sample
 
 _REDUCTIONS: Final = {
     "builtins.sum": "sum(0)", "builtins.max": "max()", "builtins.min": "min()",
@@ -63,6 +64,7 @@ class PythonLoopOverTensor(Rule):
         if script.program.devices.can_use_accelerator:
             yield from self._of_reads(script, said)
             yield from self._of_rows(script)
+            yield from self._of_samples(script, said)
 
     # -- sums -----------------------------------------------------------------
 
@@ -179,6 +181,16 @@ class PythonLoopOverTensor(Rule):
                 f"of its own: {cure}"
             )
             yield Finding(self.code, script.span(rows.joined), message)
+
+    def _of_samples(self, script: Script, said: set[int]) -> Iterator[Finding]:
+        for loop in script.tree.all(cst.For):
+            tensor = worked_by_sample(script, loop) if id(loop) not in said else None
+            if tensor is not None:
+                message = (
+                    f"this loop starts its kernels for one sample of `{script.code(tensor)}` after "
+                    "the other: work on the whole batch, and sum over all dimensions but the first"
+                )
+                yield Finding(self.code, script.span(loop.iter), message, impact="medium")
 
     def _of_writes(self, script: Script, loop: cst.For) -> Finding | None:
         line = sole_line(loop)
