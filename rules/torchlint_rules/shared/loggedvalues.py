@@ -120,16 +120,15 @@ def _was_read(script: Script, name: cst.Name, loop: Loop, depth: int) -> cst.Bas
     """Return the read whose result the loop itself assigns to a name."""
     for binding in script.scopes.reaching(name):
         if (
-            binding.how in (How.ASSIGN, How.AUGMENTED, How.LOOP)
-            and binding.value is not None
+            binding.value is not None
             and not _is_key(binding)
             and _is_below(script, binding.node, loop)
             and _runs_each_pass(script, binding.node, loop)
         ):
-            drawn = _drawn(script, binding) if binding.how is How.LOOP else binding.value
-            found = _waited_for(script, drawn, loop, depth) if drawn is not None else None
-            if found is not None:
-                return found.place
+            for value in _assigned(script, binding):
+                found = _waited_for(script, value, loop, depth)
+                if found is not None and _runs_each_pass(script, found.place, loop):
+                    return found.place
     return None
 
 
@@ -141,10 +140,16 @@ def _runs_each_pass(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
     return every or script.loops.frequencies.of_one_process(node, loop.node)
 
 
-def _drawn(script: Script, binding: Binding) -> cst.BaseExpression | None:
-    """Return what the target of a loop is drawn from, None for a counter."""
+def _assigned(script: Script, binding: Binding) -> tuple[cst.BaseExpression, ...]:
+    """Return what a name is assigned, alone or in a tuple, or drawn from; not that of a counter."""
     assert binding.value is not None
-    return script.values.iteration.source(binding.value, binding.path)[0]
+    if binding.how is How.UNPACKED:
+        values = script.values.origins.of(binding.value, binding.path).values
+        return tuple(each for each in values if any(True for _ in script.readings.within(each)))
+    if binding.how is How.LOOP:
+        source, _ = script.values.iteration.source(binding.value, binding.path)
+        return (source,) if source is not None else ()
+    return (binding.value,) if binding.how in (How.ASSIGN, How.AUGMENTED) else ()
 
 
 def _is_below(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
