@@ -37,10 +37,11 @@ def filled(script: Script, body: cst.CSTNode, short: int) -> Iterator[cst.BaseEx
                     yield row
 
 
-def _measured(script: Script, node: cst.BaseExpression | None) -> cst.BaseExpression | None:
+def _measured(script: Script, node: cst.BaseExpression) -> cst.BaseExpression | None:
     """Return what a number is the length of: `len(ids)`, `ids.shape[0]`, `ids.size(0)`."""
     if isinstance(node, cst.Name):
-        return _measured(script, script.scopes.only(node).value)
+        made = script.scopes.only(node).value
+        return script.answer(_measured, made, None) if made is not None else None
     if isinstance(node, cst.Subscript):
         shape = node.value
         is_shape = isinstance(shape, cst.Attribute) and shape.attr.value == "shape"
@@ -88,7 +89,8 @@ def _makes_padding(script: Script, node: cst.BaseExpression) -> bool:
             binding = script.scopes.stored(target) if isinstance(target, cst.Name) else None
             reads = script.scopes.uses(binding, script.scopes.home(node)) if binding else ()
             return any(
-                script.tree.statement(read) is not line and _makes_padding(script, read)
+                script.tree.statement(read) is not line
+                and script.answer(_makes_padding, read, False)
                 for read in reads
             )
     return False
@@ -109,7 +111,7 @@ def _start_of(script: Script, node: cst.BaseSlice) -> cst.BaseExpression | None:
     """Return the tokens over whose length a slice goes from the start."""
     if not isinstance(node, cst.Slice) or node.lower is not None:
         return None
-    return _measured(script, node.upper)
+    return _measured(script, node.upper) if node.upper is not None else None
 
 
 def _is_text(script: Script, place: cst.CSTNode, tokens: cst.BaseExpression) -> bool:

@@ -22,16 +22,17 @@ def uncast(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def cast_afterwards(script: Script, move: Move) -> Edits:
-    """Return the edits that make a cast follow the copy, nothing where another device may differ.
+    """Return the edits that make a cast to float32 follow the copy, if the device can take float64.
 
-    Apple's devices have no float64, which the host may cast from, and devices truncate numbers
-    that are too large for an integer in other ways.
+    Other casts stay: devices turn numbers that are too large for an integer into other ones.
     """
     cast = move.moved
     if not isinstance(cast, cst.Call) or method_of(cast) != "float" or cast.lpar:
         return ()
     owner = receiver_of(cast)
-    if owner is None or uncast(owner) is not owner or not script.program.moves.is_never_mps(move):
+    if owner is None or uncast(owner) is not owner:
+        return ()
+    if not script.program.moves.only_cuda(move.call):
         return ()
     link = script.tree.source.text[script.span(owner).end : script.span(cast).end]
     if "\n" in link or "#" in link:

@@ -35,12 +35,12 @@ def worked_by_sample(script: Script, loop: cst.For) -> cst.BaseExpression | None
 def _taken(script: Script, loop: cst.For) -> list[cst.BaseExpression]:
     """Return the tensors of which a loop takes the rows, nothing if it takes anything else."""
     iterated = loop.iter
-    if isinstance(iterated, cst.Call) and script.name(iterated.func) == "builtins.enumerate":
+    if not isinstance(iterated, cst.Call):
         return []
-    if isinstance(iterated, cst.Call) and script.name(iterated.func) == "builtins.zip":
+    if script.name(iterated.func) == "builtins.zip":
         sources = [arg.value for arg in iterated.args]
         return sources if all(script.kind(each) in TENSORS for each in sources) else []
-    if not isinstance(iterated, cst.Call) or script.name(iterated.func) != "builtins.range":
+    if script.name(iterated.func) != "builtins.range":
         return []
     if len(iterated.args) != 1 or not _is_size(script, iterated.args[0].value):
         return []
@@ -73,8 +73,9 @@ def _is_size(script: Script, node: cst.BaseExpression) -> bool:
 def _row(script: Script, index: cst.CSTNode | None) -> cst.BaseExpression | None:
     """Return the tensor of which an index takes a row: `x` of `x[i]`."""
     item = script.tree.parent(script.tree.parent(index))
-    whole = isinstance(item, cst.Subscript) and len(item.slice) == 1
-    return item.value if whole and isinstance(item, cst.Subscript) else None
+    if not isinstance(item, cst.Subscript) or len(item.slice) != 1:
+        return None
+    return item.value
 
 
 def _kept(line: cst.CSTNode) -> str | None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.loops.flags import is_spent
 from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.syntax.methods import last_line
 
-_SAME = (cst.Is, cst.Equal, cst.NotIn)
-_OTHER = (cst.IsNot, cst.NotEqual, cst.In)
-_ENDS = (cst.Return, cst.Continue)
+_SAME: Final = (cst.Is, cst.Equal, cst.NotIn)
+_OTHER: Final = (cst.IsNot, cst.NotEqual, cst.In)
+_ENDS: Final = (cst.Return, cst.Continue)
 
 
 class Keeping(Analysis):
@@ -40,17 +42,18 @@ class Keeping(Analysis):
         for place, line in enumerate(block.body):
             if line is node:
                 return False
-            if not isinstance(line, cst.If) or line.orelse is not None or not _leaves(line.body):
+            if not isinstance(line, cst.If) or line.orelse is not None:
                 continue
-            if self._asks(line.test):
+            if isinstance(last_line(line.body), _ENDS) and self._asks(line.test):
                 rest = {path for other in block.body[place + 1 :] for path in self._made(other)}
                 if self._lacks(line.test, False, rest):
                     return True
         return False
 
     def _asks(self, test: cst.BaseExpression) -> bool:
-        return next(self.tree.within(test, cst.Attribute), None) is not None or "hasattr" in (
-            self.tree.code(test)
+        """Return whether a test asks for an attribute, also by `hasattr`."""
+        return any(True for _ in self._paths(test)) or any(
+            dotted(call.func) == "hasattr" for call in self.tree.within(test, cst.Call)
         )
 
     def _made(self, region: cst.CSTNode) -> Iterator[str]:
@@ -87,9 +90,3 @@ class Keeping(Analysis):
 
     def _paths(self, test: cst.BaseExpression) -> Iterator[str]:
         return map(dotted, self.tree.within(test, cst.Attribute))
-
-
-def _leaves(body: cst.BaseSuite) -> bool:
-    last = body.body[-1]
-    small = last.body[-1] if isinstance(last, cst.SimpleStatementLine) else last
-    return isinstance(small, _ENDS)
