@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from projects import write
+
 from torchlint.program.index import Index
 from torchlint.semantic.view import Symbol
 
@@ -39,3 +41,14 @@ def test_callees_and_callers_are_linked(tmp_path: Path) -> None:
     (train,) = index.view(tmp_path / "data.py").modules
     assert [each.row for each in train.excerpts] == [2, 4, 8]
     assert train.names == {"data.loaders": Symbol("data.py", "loaders")}
+
+
+def test_a_file_is_on_an_accelerator_where_its_programs_use_one(tmp_path: Path) -> None:
+    tools = "def double(x):\n    return x + x\n"
+    on_cpu = "import tools\n\ntools.double(3).backward()\n"
+    on_gpu = "import devices\nimport tools\n\ntools.double(devices.take(3)).backward()\n"
+    devices = "def take(x):\n    return x.cuda()\n"
+    files = {"tools.py": tools, "cpu.py": on_cpu, "gpu.py": on_gpu, "devices.py": devices}
+    index = Index(write(tmp_path, files))
+    found = {name: index.view(tmp_path / name).is_on_accelerator for name in files}
+    assert found == {"tools.py": True, "cpu.py": False, "gpu.py": True, "devices.py": False}

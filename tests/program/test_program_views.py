@@ -68,6 +68,7 @@ def generated(chance: random.Random) -> dict[str, str]:
             [
                 "x.backward()",
                 "loader = DataLoader(data)",
+                "x.cuda()",
                 "if __name__ == '__main__':\n    f(g)",
                 "__all__ = ['f', 'Net']",
                 "h = utils.f(data.g)",

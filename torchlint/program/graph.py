@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 from typing import Final, NamedTuple
 
 from torchlint.caching import cached_method
@@ -82,6 +83,10 @@ class Graph(ABC):
     @abstractmethod
     def trains(self, path: str) -> bool:
         """Return whether a module trains a network or loads batches."""
+
+    @abstractmethod
+    def accelerates(self, path: str) -> bool:
+        """Return whether a module uses an accelerator."""
 
     @abstractmethod
     def importers(self, path: str) -> list[str]:
@@ -336,19 +341,36 @@ class Graph(ABC):
     def _reached(self, path: str) -> bool:
         if is_test(path):
             return False
+        seen = []
+        for at in self._above(path):
+            seen.append(at)
+            if self._in_program.get(at) or (self._begins(at) and self.trains_below(at)):
+                return True
+        self._in_program.update(dict.fromkeys(seen, False))
+        return False
+
+    def is_on_accelerator(self, path: str) -> bool:
+        """Return whether another module of the programs that a module is in uses an accelerator."""
+        above = list(self._above(path))
+        below = (each for at in above if self._begins(at) for each in self.reached(at))
+        others = (each for each in chain(above, below) if each != path)
+        return any(map(self.accelerates, others))
+
+    def _begins(self, path: str) -> bool:
+        return self.is_start(path) or not self._leading_to(path)
+
+    def _above(self, path: str) -> Iterator[str]:
+        """Yield a module and those that reach it by imports or by its name, the nearest first."""
         seen = {path}
         edge = [path]
         while edge:
-            at = edge.pop(0)
-            importers = self.importers(at) or [place.path for place in self.finders(at)]
-            begins = not importers or self.is_start(at)
-            if self._in_program.get(at) or (begins and self.trains_below(at)):
-                return True
-            following = [each for each in importers if each not in seen]
+            yield (at := edge.pop(0))
+            following = [each for each in self._leading_to(at) if each not in seen]
             seen.update(following)
             edge += following
-        self._in_program.update(dict.fromkeys(seen, False))
-        return False
+
+    def _leading_to(self, path: str) -> list[str]:
+        return self.importers(path) or [place.path for place in self.finders(path)]
 
     def is_start(self, path: str) -> bool:
         """Return whether a module is run as the main module."""
@@ -400,6 +422,11 @@ class WholeGraph(Graph):
         """Return whether a module trains a network or loads batches."""
         outline = self._outlines.get(path)
         return outline is not None and outline.trains
+
+    def accelerates(self, path: str) -> bool:
+        """Return whether a module uses an accelerator."""
+        outline = self._outlines.get(path)
+        return outline is not None and outline.accelerates
 
     def looking_up(self) -> list[str]:
         """Return the modules, no tests, that may find others which no import spells, sorted."""

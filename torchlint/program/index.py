@@ -328,6 +328,7 @@ def digest(view: View) -> bytes:
         sorted(view.called_unseen),
         sorted(view.idle),
         view.is_beside_training,
+        view.is_on_accelerator,
         view.is_broken,
         sorted(view.files.items()),
     )

@@ -12,7 +12,7 @@ from typing import Any, Final
 from torchlint.program.folder import Stamp
 from torchlint.program.outline import Definition, Import, Kind, Outline, Star
 
-_FORM: Final = 3
+_FORM: Final = 4
 """The version of the data; another one is not read."""
 _MOST_DOTS: Final = 99
 """The dots before the name of a module."""
@@ -73,21 +73,17 @@ def _raw(outline: Outline) -> list[Any]:
         for each in outline.definitions
     ]
     exports = None if outline.exports is None else sorted(outline.exports)
-    marks = [outline.starts, outline.trains, outline.looks_modules_up, outline.optimizes]
-    return [definitions, outline.imports, outline.stars, exports, *marks]
+    return [definitions, outline.imports, outline.stars, exports, *outline[4:]]
 
 
 def _outline(raw: list[Any]) -> Outline:
-    definitions, imports, stars, exports, starts, trains, looks_modules_up, optimizes = raw
+    definitions, imports, stars, exports, *marks = raw
     return Outline(
         tuple(map(_definition, definitions)),
         tuple(map(_import, imports)),
         tuple(Star(int(level), str(module)) for level, module in stars),
         None if exports is None else frozenset(map(str, exports)),
-        bool(starts),
-        bool(trains),
-        bool(looks_modules_up),
-        bool(optimizes),
+        *map(bool, marks),
     )
 
 

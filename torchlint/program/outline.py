@@ -95,8 +95,8 @@ class Outline(NamedTuple):
 
     `exports` is `__all__` if it is a plain list. `starts` is whether it runs something when it is
     the main module. `trains` is whether it trains a network or loads batches, `looks_modules_up`
-    whether it may find modules or classes by names that it makes up or reads, and `optimizes`
-    whether it runs a backward pass or a trainer.
+    whether it may find modules or classes by names that it makes up or reads, `optimizes` whether
+    it runs a backward pass or a trainer, and `accelerates` whether it uses an accelerator.
     """
 
     definitions: tuple[Definition, ...] = ()
@@ -107,6 +107,7 @@ class Outline(NamedTuple):
     trains: bool = False
     looks_modules_up: bool = False
     optimizes: bool = False
+    accelerates: bool = False
 
 
 OPTIMIZING: Final = (
@@ -115,6 +116,11 @@ OPTIMIZING: Final = (
 """A text that trains a network contains one of these."""
 MARKS: Final = (*OPTIMIZING, "DataLoader")
 """A text that trains a network or loads batches contains one of these."""
+ACCELERATING: Final = (
+    ".cuda(", "'cuda", '"cuda', "torch.accelerator.", "LightningModule", "Accelerator(",
+    "TrainingArguments", "deepspeed.initialize(",
+)  # fmt: skip
+"""A text that puts tensors on an accelerator contains one of these."""
 LOOKING: Final = (
     "import_module(", "__import__(", "__subclasses__", "__init_subclass__", "hydra", "runpy",
     "LightningCLI(", "pydoc",
@@ -243,6 +249,7 @@ class _Reader:
             _trains(self.source.text),
             any(mark in self.source.text for mark in LOOKING),
             any(mark in self.source.text for mark in OPTIMIZING),
+            any(mark in self.source.text for mark in ACCELERATING),
         )
 
     def _lines(self, body: list[ast.stmt]) -> Iterator[_Lines]:

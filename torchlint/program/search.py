@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from torchlint.caching import cached_method
 from torchlint.program.graph import Graph, Place
 from torchlint.program.imports import Imports
-from torchlint.program.outline import LOOKING, MARKS, OPTIMIZING, Outline
+from torchlint.program.outline import ACCELERATING, LOOKING, MARKS, OPTIMIZING, Outline
 from torchlint.program.texts import Texts, stem_of
 from torchlint.semantic.view import Symbol
 
@@ -36,11 +36,13 @@ class SearchedGraph(Graph):
 
     def trains(self, path: str) -> bool:
         """Return whether a module trains a network or loads batches."""
-        text = self._texts.texts.get(path, b"")
-        if not any(mark.encode() in text for mark in MARKS):
-            return False
-        outline = self.outline(path)
+        outline = self.outline(path) if self._texts.has(path, MARKS) else None
         return outline is not None and outline.trains
+
+    def accelerates(self, path: str) -> bool:
+        """Return whether a module uses an accelerator."""
+        outline = self.outline(path) if self._texts.has(path, ACCELERATING) else None
+        return outline is not None and outline.accelerates
 
     @cached_method
     def looking_up(self) -> list[str]:
@@ -58,6 +60,10 @@ class SearchedGraph(Graph):
         """Return whether a module, no test, runs a backward pass or a trainer."""
         outlines = map(self.outline, self._texts.holding(OPTIMIZING))
         return any(each is not None and each.optimizes for each in outlines)
+
+    def is_on_accelerator(self, path: str) -> bool:
+        """Return whether another module of the programs that a module is in uses an accelerator."""
+        return any(self._texts.holding(ACCELERATING)) and super().is_on_accelerator(path)
 
     @cached_method
     def importers(self, path: str) -> list[str]:

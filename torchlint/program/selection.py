@@ -78,7 +78,11 @@ def select(graph: Graph, path: str, lines: Lines) -> View:
         view = View(path)
     else:
         return ALONE
-    return view._replace(idle=idle, is_beside_training=is_beside_training)
+    return view._replace(
+        idle=idle,
+        is_beside_training=is_beside_training,
+        is_on_accelerator=graph.is_on_accelerator(path),
+    )
 
 
 def _holds_tests(path: str, own: Outline) -> bool:

@@ -55,10 +55,13 @@ class Texts:
 
     def holding(self, marks: Iterable[str]) -> Iterator[str]:
         """Yield the files whose text holds one of some marks."""
-        sought = [mark.encode() for mark in marks]
-        for user in self.searched:
-            if is_notebook(user) or any(mark in self.texts[user] for mark in sought):
-                yield user
+        sought = tuple(marks)
+        return (each for each in self.searched if is_notebook(each) or self.has(each, sought))
+
+    def has(self, path: str, marks: Iterable[str]) -> bool:
+        """Return whether the text of a file holds one of some marks."""
+        text = self.texts.get(path, b"")
+        return any(mark.encode() in text for mark in marks)
 
     def spelling(self, path: str, name: str) -> Iterator[str]:
         """Yield the files that may use a name as an attribute of an attribute (`p.module.name`)."""

@@ -61,7 +61,8 @@ class View(NamedTuple):
     the functions and classes, those of the file and those that call these, that code outside the
     view may call. `idle` are the functions and classes of the file that no start of the project
     runs, and the values that nothing reads. `is_beside_training` is whether any module of the
-    project trains a network. `files` are the linked modules that stand for YAML and
+    project trains a network, `is_on_accelerator` whether another module of its programs
+    uses an accelerator. `files` are the linked modules that stand for YAML and
     JSON, by the names that code has for these files. `is_broken` is whether the file imports what
     the project lacks, so that it never runs.
     """
@@ -74,6 +75,7 @@ class View(NamedTuple):
     called_unseen: frozenset[Symbol] = frozenset()
     idle: frozenset[str] = frozenset()
     is_beside_training: bool = False
+    is_on_accelerator: bool = False
     files: Mapping[str, str] = NO_FILES
     is_broken: bool = False
 

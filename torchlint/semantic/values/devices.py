@@ -85,9 +85,9 @@ class Devices(Analysis):
         """Whether some run of the script can use a GPU or another accelerator."""
         if self.target.device != "auto":
             return self.target.device != "cpu"
-        return self._looks_accelerated() or (
-            self.running is not None and self.running.can_use_accelerator
-        )
+        if self.tree.view.is_on_accelerator or self._looks_accelerated():
+            return True
+        return self.running is not None and self.running.can_use_accelerator
 
     def _looks_accelerated(self) -> bool:
         if self.framework in _PLACING:
