@@ -149,11 +149,17 @@ class Waits(ValueAnalysis):
         for reading in self.readings.within(region.body):
             if self._is_rare(reading.node, region):
                 continue
-            destination = self._destination(reading.node, region, _WHOLE, frozenset())
-            if destination is not None:
-                destination = self._handed_back(destination, (region,), calls)
+            inside = self._destination(reading.node, region, _WHOLE, frozenset())
+            if inside is None:
+                continue
+            destination = self._handed_back(inside, (region,), calls)
             if destination is None or not destination.ends:
                 continue
+            if inside.returned and destination.ends == {End.LAST}:
+                # callers that pass over a value say nothing of those that need it
+                others = self.functions.callers(region) if isinstance(region, cst.FunctionDef) else calls
+                if self._handed_back(inside, (region,), others) is None:
+                    continue
             if End.BACK not in destination.ends or (
                 reading.form is Form.NUMBER and End.KEPT not in destination.ends
             ):
