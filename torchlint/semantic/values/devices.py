@@ -108,7 +108,7 @@ class Devices(Analysis):
             if name in _NAMING and call.args and self._may_be_accelerator(call.args[0].value):
                 return True
             if name is not None and name.startswith(_ACCELERATOR_CALLS):
-                if not self._only_seeds(call):
+                if not (self._only_seeds(call) or self._is_never_read(call)):
                     return True
         return self._mentions_accelerator()
 
@@ -119,6 +119,14 @@ class Devices(Analysis):
             return False
         done = [self.names.name(each.func) for each in self.tree.within(guard.body, cst.Call)]
         return bool(done) and all(name in _SEEDERS for name in done)
+
+    def _is_never_read(self, call: cst.Call) -> bool:
+        """Return whether a function keeps what a call answers under a name that nothing reads."""
+        line = self.tree.parent(call)
+        if not isinstance(line, cst.Assign) or self.scopes.function(line) is None:
+            return False
+        kept = [self.scopes.stored(each.target) for each in line.targets]
+        return not any(each is None or any(self.scopes.uses(each)) for each in kept)
 
     def _mentions_accelerator(self) -> bool:
         """Return whether a string that names an accelerator is used as a device."""
