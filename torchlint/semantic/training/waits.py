@@ -150,15 +150,12 @@ class Waits(ValueAnalysis):
             if self._is_rare(reading.node, region):
                 continue
             inside = self._destination(reading.node, region, _WHOLE, frozenset())
-            if inside is None:
+            destination = inside and self._handed_back(inside, (region,), calls)
+            if inside is None or destination is None or not destination.ends:
                 continue
-            destination = self._handed_back(inside, (region,), calls)
-            if destination is None or not destination.ends:
-                continue
-            if inside.returned and destination.ends == {End.LAST}:
+            if isinstance(region, cst.FunctionDef) and destination.ends == {End.LAST}:
                 # callers that pass over a value say nothing of those that need it
-                others = self.functions.callers(region) if isinstance(region, cst.FunctionDef) else calls
-                if self._handed_back(inside, (region,), others) is None:
+                if self._handed_back(inside, (region,), self.functions.callers(region)) is None:
                     continue
             if End.BACK not in destination.ends or (
                 reading.form is Form.NUMBER and End.KEPT not in destination.ends

@@ -239,10 +239,27 @@ class Placement(ValueAnalysis):
             return False
         if binding.how is How.LOOP:
             source, _ = self.iteration.source(value, binding.path)
-            return source is not None and (self._is_plain_loader(source) or self.on_host(source))
+            if source is None or self._is_refilled(binding):
+                return False
+            return self._is_plain_loader(source) or self.on_host(source)
         if binding.how in (How.ASSIGN, How.UNPACKED):
             return self.on_host(value)
         return False
+
+    @memoized(False)
+    def _is_refilled(self, batch: Binding) -> bool:
+        """Return whether entries of a batch are replaced by moved ones, also in what it goes to."""
+        return any(map(self._refills, self.scopes.uses(batch)))
+
+    def _refills(self, use: cst.Name) -> bool:
+        outer = self.tree.parent(use)
+        above = self.tree.parent(outer)
+        if isinstance(outer, cst.Subscript) and isinstance(above, cst.AssignTarget):
+            return self.hosting.moves(self.tree.statement(use))
+        if not isinstance(outer, cst.Arg) or not isinstance(above, cst.Call):
+            return False
+        taken = (self.functions.taken(above, each, use) for each in self.functions.callees(above))
+        return any(each is not None and self._is_refilled(each) for each in taken)
 
     def _is_plain_loader(self, source: cst.BaseExpression) -> bool:
         """Return whether a loader's batches are used as it yields them, not moved first."""
