@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -25,6 +26,8 @@ from torchlint_rules.tl601_evaluation_with_gradients.generations import generati
 from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspections, metrics
 from torchlint_rules.tl601_evaluation_with_gradients.predictions import actions, predictions
 
+_REASON: Final = re.compile(r"#+\s*(?!with\b|@|if\b|torch\b).*\bno_grad\b")
+"""A comment about the context that is missing, not one that holds it."""
 _OTHERS: Final = "what it computes beside the network no longer records a graph either"
 
 
@@ -143,8 +146,8 @@ def _learns(script: Script, network: cst.BaseExpression) -> bool:
 
 
 def _is_wanted(script: Script, node: cst.CSTNode) -> bool:
-    """Return whether gradients are turned on around an evaluation (`with torch.enable_grad():`)."""
-    return any(
+    """Return whether gradients are turned on around an evaluation, or a comment gives a reason."""
+    return any(map(_REASON.match, script.tree.comments(node))) or any(
         script.values.gradients.mode(item.item) is Grad.ON
         for outer in script.tree.ancestors(node)
         if isinstance(outer, cst.With)

@@ -14,6 +14,7 @@ import libcst as cst
 
 from torchlint.edit import Span
 from torchlint.semantic.syntax import Syntax
+from torchlint.semantic.syntax.comments import comments_of
 from torchlint.semantic.syntax.linked import LinkedText
 from torchlint.semantic.syntax.oneline import breaks_lines, one_line, within_parentheses
 from torchlint.semantic.syntax.places import Places
@@ -360,6 +361,10 @@ class Tree:
             return ("\n" in text or "\r" in text) and breaks_lines(text)
         except ValueError:
             return True
+
+    def comments(self, node: cst.CSTNode) -> list[str]:
+        """Return the comments inside a node."""
+        return comments_of(self.code(node))
 
     def code(self, node: cst.CSTNode) -> str:
         """Return the code of a node for messages, comparison and reuse elsewhere.
