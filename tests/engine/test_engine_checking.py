@@ -72,6 +72,13 @@ def test_a_file_that_does_not_parse_is_one_finding(
     assert said in found.message
 
 
+@pytest.mark.parametrize(("first", "impact"), [("import torch", None), ("import os", "low")])
+def test_python_2_without_torch_has_low_impact(first: str, impact: str | None) -> None:
+    text = f"{first}\nprint 'done'\n"
+    (found,) = check_source(Source("old.py", text), select(), Settings()).findings
+    assert (found.code, found.impact) == ("TL001", impact)
+
+
 @pytest.mark.parametrize("text", ["(" * 20_000 + ")" * 20_000, "-" * 50_000 + "1"])
 def test_code_that_is_nested_too_deeply_is_a_finding(text: str) -> None:
     assert _check(f"import torch\nx = {text}\n", finding("torch"))[-1].endswith("TL001")

@@ -14,7 +14,13 @@ from torchlint.engine.failures import internal_error
 from torchlint.engine.grading import Grades
 from torchlint.engine.keptimports import SharedImports
 from torchlint.engine.ownpart import own_part
-from torchlint.engine.parsing import UnparsableError, is_ordinary, parse_script, syntax_tree
+from torchlint.engine.parsing import (
+    PYTHON_2,
+    UnparsableError,
+    is_ordinary,
+    parse_script,
+    syntax_tree,
+)
 from torchlint.engine.patterns import rules_here
 from torchlint.engine.programs import Link, Linked, alone
 from torchlint.engine.quickparse import parses
@@ -112,7 +118,8 @@ def _unparsable(
         finding = Finding(UNPARSABLE, span, problem.reason, impact="low")
     else:
         message = f"this file cannot be parsed: {problem.reason}"
-        finding = Finding(UNPARSABLE, span, message, fix)
+        is_old_tool = problem.reason == PYTHON_2 and "torch" not in source.text
+        finding = Finding(UNPARSABLE, span, message, fix, impact="low" if is_old_tool else None)
     grades = Grades.of(settings, rules.known, rules.groups)
     return FileResult(source.path, source, (grades.graded(finding),))
 
