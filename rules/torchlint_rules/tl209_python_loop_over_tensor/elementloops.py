@@ -85,9 +85,16 @@ def _entries(
 def _whole(
     script: Script, entry: cst.BaseExpression, part: cst.CompFor
 ) -> cst.BaseExpression | None:
-    """Return the tensor of which a comprehension takes an entry, by name or by a range's index."""
+    """Return the tensor of which a comprehension takes an entry, or computes with one.
+
+    It takes the entry by name, or by the index of a range.
+    """
     if isinstance(entry, cst.Name):
         return _entries(script, part.target, part.iter).get(entry.value)
+    if isinstance(entry, (cst.Call, cst.Comparison)) and script.kind(entry) in TENSORS:
+        entries = _entries(script, part.target, part.iter)
+        used = (entries.get(name.value) for name in script.tree.within(entry, cst.Name))
+        return next((each for each in used if each is not None), None)
     if not isinstance(entry, cst.Subscript) or not _is_range(script, part):
         return None
     root, indices = _taken_apart(entry)

@@ -165,6 +165,8 @@ class PythonLoopOverTensor(Rule):
             cure = f"read it once before with `{named}.tolist()`"
             if isinstance(wait, cst.Comparison):
                 cure = f"compare the whole of `{named}`, once"
+            elif isinstance(script.readings.numbered(wait), cst.Call):
+                cure = f"compute with the whole of `{named}`, once"
             message = (
                 f"`{script.code(wait)}` waits for the device for every entry of `{named}`: {cure}"
             )
