@@ -18,7 +18,7 @@ from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import method_of, word_of
+from torchlint.semantic.syntax.methods import method_of, root_of, word_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -309,7 +309,22 @@ class Loops(ValueAnalysis):
 
     def _in_inner_loop(self, call: cst.Call, loop: LoopNode | None) -> bool:
         inner = self.innermost(call)
+        if isinstance(inner, cst.For) and self._draws_stepper(inner, call):
+            inner = self.innermost(inner)
         return inner is not None and inner is not loop
+
+    def _draws_stepper(self, inner: cst.For, call: cst.Call) -> bool:
+        """Return whether a loop only goes through what steps: `for one in optimizers: one.step()`.
+
+        The step is then one of the loop around it.
+        """
+        stepper = root_of(call.func)
+        return (
+            isinstance(stepper, cst.Name)
+            and stepper.value in {each.value for each in self.tree.within(inner.target, cst.Name)}
+            and self.kinds.loader(inner.iter) is None
+            and self.innermost(inner) is not None
+        )
 
     def _updates(
         self, region: cst.CSTNode, loop: LoopNode | None, seen: set[cst.FunctionDef], depth: int
