@@ -78,21 +78,23 @@ class EvaluationWithGradients(Rule):
             yield self._aside(script, call, "an action only", "medium")
 
     def _by_flag(self, script: Script, found: FlaggedEvaluation) -> Finding:
-        asked = script.code(found.test)
+        asked = script.code(found.branch.test)
+        trains = asked if found.branch.outcome else f"not ({asked})"
         if found.function is None or not isinstance(found.place, cst.Call):
             message = (
-                f"passes without `{asked}` evaluate with gradients on: autograd keeps every "
+                f"passes without `{trains}` evaluate with gradients on: autograd keeps every "
                 f"activation for a backward pass that never comes; put the forward pass under "
-                f"`torch.set_grad_enabled({asked})`"
+                f"`torch.set_grad_enabled({trains})`"
             )
             assert isinstance(found.place, (cst.For, cst.While))
             place = script.tree.header(found.place)
         else:
-            cure = f"set_grad_enabled({asked})" if found.also_trains else "no_grad()"
+            cure = f"set_grad_enabled({trains})" if found.also_trains else "no_grad()"
             message = (
-                f"this call of `{found.function.name.value}` evaluates (`{asked}` is false) with "
-                "gradients on: autograd keeps every activation for a backward pass "
-                f"that never comes; call it under `torch.{cure}`"
+                f"this call of `{found.function.name.value}` evaluates (`{asked}` is "
+                f"{str(not found.branch.outcome).lower()}) with gradients on: autograd keeps "
+                f"every activation for a backward pass that never comes; call it under "
+                f"`torch.{cure}`"
             )
             place = script.span(found.place)
         return Finding(self.code, place, message)

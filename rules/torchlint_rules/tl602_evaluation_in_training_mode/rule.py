@@ -57,10 +57,11 @@ class EvaluationInTrainingMode(Rule):
                 continue
             seen.add(id(each.loop.node))
             cures = quoted([f"{name}.eval()" for name in names])
+            outcome = str(not each.branch.outcome).lower()
             message = (
                 f"{quoted(names)} {'is' if len(names) == 1 else 'are'} evaluated in training "
-                f"mode where `{script.code(each.test)}` is false: dropout and batch norm make the "
-                f"score depend on chance; call {cures} there"
+                f"mode where `{script.code(each.branch.test)}` is {outcome}: dropout and batch "
+                f"norm make the score depend on chance; call {cures} there"
             )
             place = each.place
             span = script.tree.header(place) if isinstance(place, (cst.For, cst.While)) else None

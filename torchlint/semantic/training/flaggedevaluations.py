@@ -16,15 +16,24 @@ from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.gradient import Grad
 
 _GRADS: Final = ("torch.no_grad", "torch.set_grad_enabled", "torch.inference_mode")
+_EQUALITIES: Final = (cst.Equal, cst.NotEqual, cst.Is, cst.IsNot, cst.In, cst.NotIn)
+
+
+class Branch(NamedTuple):
+    """The part of a loop that trains: a suite of an `if`, and the outcome of the test for it."""
+
+    suite: cst.CSTNode
+    test: cst.BaseExpression
+    flag: cst.Name
+    """The name whose value decides the test."""
+    outcome: bool
 
 
 class FlaggedEvaluation(NamedTuple):
-    """An evaluation that a flag chooses: where it starts, and the test that is false in it."""
+    """An evaluation that a flag chooses: where it starts, and the branch that it leaves out."""
 
     loop: Loop
-    branch: cst.If
-    """The part of the loop that trains."""
-    test: cst.BaseExpression
+    branch: Branch
     place: cst.CSTNode
     """The loop itself, or the call of its function that sets the flag."""
     function: cst.FunctionDef | None = None
@@ -54,25 +63,21 @@ class FlaggedEvaluations(LoopAnalysis):
         branch = self._backward_branch(loop)
         if branch is None or not any(True for _ in self.forwards(loop, branch)):
             return
-        test = self._asked(branch.test)
-        flag = _flag(test)
-        binding = self.scopes.only(flag)
-        if flag is None:
-            return
-        if binding.how is How.LOOP and isinstance(test, cst.Comparison):
+        binding = self.scopes.only(branch.flag)
+        found = FlaggedEvaluation(loop, branch, loop.node, also_trains=True)
+        if binding.how is How.LOOP:
             around = [outer.node for outer in self.loops.around(loop.node)]
-            if binding.node in around and _compares_text(test):
-                yield FlaggedEvaluation(loop, branch, test, loop.node, also_trains=True)
+            if binding.node in around and self._takes_turns(branch.flag, branch):
+                yield found
         elif isinstance(binding.node, cst.Param):
             function = self.scopes.function(loop.node)
             if function is not None:
-                found = FlaggedEvaluation(loop, branch, test, flag)
                 yield from self._calls(function, binding.node, found)
 
-    def forwards(self, loop: Loop, branch: cst.If) -> Iterator[cst.Call]:
+    def forwards(self, loop: Loop, branch: Branch) -> Iterator[cst.Call]:
         """Yield the calls of a loop that run a network outside the branch that trains."""
         calls = self.tree.within(loop.node.body, cst.Call)
-        return self._running(call for call in calls if not self.tree.inside(call, branch.body))
+        return self._running(call for call in calls if not self.tree.inside(call, branch.suite))
 
     def records(self, evaluation: FlaggedEvaluation) -> bool:
         """Return whether nothing in view turns recording off for an evaluation."""
@@ -80,35 +85,41 @@ class FlaggedEvaluations(LoopAnalysis):
             return False
         if evaluation.function is None:
             return True
-        within = self.tree.ancestors(evaluation.place)
-        modes = [item.item for at in within if isinstance(at, cst.With) for item in at.items]
-        if any(self.gradients.mode(each) is not Grad.ON for each in modes):
-            return False
         caller = self.scopes.function(evaluation.place)
-        return caller is None or not caller.decorators
+        if caller is not None and any(
+            self.functions.definition(each.decorator) is not None for each in caller.decorators
+        ):
+            return False
+        return self.gradients.grad(evaluation.place) is Grad.ON
 
-    def _backward_branch(self, loop: Loop) -> cst.If | None:
-        """Return the one `if` of a loop in whose body all its backward passes stand."""
-        found: set[cst.If] = set()
+    def _backward_branch(self, loop: Loop) -> Branch | None:
+        """Return the one part of a loop, chosen by a flag, with all its backward passes."""
+        found: set[Branch] = set()
         acts = [each for each in self.updates.within(loop.node.body) if each.act is Act.BACKWARD]
         for act in acts:
             branches = [
-                outer
+                branch
                 for outer in self.tree.ancestors(act.at)
-                if isinstance(outer, cst.If)
-                and self.tree.inside(outer, loop.node.body)
-                and self.tree.inside(act.at, outer.body)
-                and _flag(outer.test) is not None
+                if isinstance(outer, cst.If) and self.tree.inside(outer, loop.node.body)
+                for branch in self._branches(outer)
+                if self.tree.inside(act.at, branch.suite)
             ]
             if not branches:
                 return None
             found.add(branches[-1])
         return found.pop() if len(found) == 1 else None
 
-    def _asked(self, test: cst.BaseExpression) -> cst.BaseExpression:
-        """Return the test itself, or the one that a name before the loop keeps the result of."""
-        kept = self.scopes.only(test).assigned
-        return kept if kept is not None and _flag(kept) is not None else test
+    def _branches(self, outer: cst.If) -> Iterator[Branch]:
+        """Yield the parts of an `if` that a parameter, or the target of a loop, chooses."""
+        kept = self.scopes.only(outer.test).assigned
+        for test in (outer.test, kept) if kept is not None else (outer.test,):
+            for flag in _flags(test):
+                binding = self.scopes.only(flag)
+                if binding.how is How.LOOP or isinstance(binding.node, cst.Param):
+                    yield Branch(outer.body, test, flag, outcome=True)
+                    if outer.orelse is not None:
+                        yield Branch(outer.orelse, test, flag, outcome=False)
+                    return
 
     def _sets_mode(self, loop: Loop) -> bool:
         """Return whether the code around a loop chooses itself when to record."""
@@ -149,52 +160,65 @@ class FlaggedEvaluations(LoopAnalysis):
             given = self.functions.passed(call, function, flag.name.value) or flag.default
             if given is None or splat:
                 continue
-            turns = self._takes_turns(given, found.test)
-            if turns or self._is_off(given, found.test):
+            turns = self._takes_turns(given, found.branch)
+            outcome = self._outcome(found.branch, self.values.value_of(given).literal)
+            if turns or outcome is (not found.branch.outcome):
                 yield found._replace(place=call, function=function, also_trains=turns)
 
-    def _takes_turns(self, given: cst.BaseExpression, test: cst.BaseExpression) -> bool:
-        """Return whether a loop around a call gives the text that a test wants, and others."""
+    def _takes_turns(self, given: cst.BaseExpression, branch: Branch) -> bool:
+        """Return whether a loop around a call gives values that train, and others."""
         binding = self.scopes.only(given)
-        if binding.how is not How.LOOP:
+        drawn = binding.value if binding.how is How.LOOP else None
+        if not isinstance(drawn, (cst.List, cst.Tuple)):
             return False
-        if not isinstance(test, cst.Comparison) or not _compares_text(test):
-            return False
-        drawn = binding.value
-        given_to = drawn.elements if isinstance(drawn, (cst.List, cst.Tuple)) else ()
-        texts = {self.values.value_of(each.value).literal for each in given_to}
-        wanted = self.values.value_of(test.comparisons[0].comparator).literal
-        return len(texts) > 1 and wanted in texts and all(isinstance(each, str) for each in texts)
+        given_to = [self.values.value_of(each.value).literal for each in drawn.elements]
+        return {self._outcome(branch, each) for each in given_to} == {True, False}
 
-    def _is_off(self, given: cst.BaseExpression, test: cst.BaseExpression) -> bool:
-        """Return whether a given value makes a test false."""
-        value = self.values.value_of(given)
-        if isinstance(test, cst.UnaryOperation):
-            return value.equals(True)
-        if isinstance(test, cst.Comparison) and _compares_text(test):
-            wanted = self.values.value_of(test.comparisons[0].comparator).literal
-            return isinstance(value.literal, str) and value.literal != wanted
-        return value.equals(False) or value.equals(None)
+    def _outcome(self, branch: Branch, given: object) -> bool | None:
+        """Return the outcome of a branch's test for a literal flag, None if it is not known."""
 
+        def outcome(test: cst.BaseExpression) -> bool | None:
+            match test:
+                case cst.UnaryOperation(expression=asked):
+                    found = outcome(asked)
+                    return None if found is None else not found
+                case cst.BooleanOperation(left=left, right=right):
+                    return False if False in (outcome(left), outcome(right)) else None
+                case cst.Comparison(left=left, comparisons=[asked]) if left is not branch.flag:
+                    return None
+                case cst.Comparison(comparisons=[asked]):
+                    wanted = self.values.value_of(asked.comparator).literal
+                    return _compared(asked.operator, given, wanted)
+            known = given is None or isinstance(given, (bool, str))
+            return bool(given) if known and test is branch.flag else None
 
-def _flag(test: cst.BaseExpression) -> cst.Name | None:
-    """Return the name that a test like `train`, `not val`, `optimizer is not None` asks."""
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        test = test.expression
-        return test if isinstance(test, cst.Name) else None
-    if isinstance(test, cst.Name):
-        return test
-    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
-        return None
-    asked = test.comparisons[0]
-    if not isinstance(test.left, cst.Name):
-        return None
-    nothing = isinstance(asked.comparator, cst.Name) and asked.comparator.value == "None"
-    if isinstance(asked.operator, cst.IsNot) and nothing:
-        return test.left
-    return test.left if _compares_text(test) else None
+        return outcome(branch.test)
 
 
-def _compares_text(test: cst.Comparison) -> bool:
-    asked = test.comparisons[0]
-    return isinstance(asked.operator, cst.Equal) and isinstance(asked.comparator, cst.SimpleString)
+def _compared(operator: cst.BaseCompOp, given: object, wanted: object) -> bool | None:
+    """Return the outcome of a comparison with a literal, None if it is not known."""
+    match operator:
+        case cst.Is() | cst.IsNot():
+            equal = given is wanted if given is None or isinstance(given, bool) else None
+        case cst.In() | cst.NotIn():
+            listed = isinstance(wanted, tuple) and isinstance(given, str)
+            equal = given in wanted if listed else None
+        case _:
+            equal = given == wanted if isinstance(given, (str, bool)) else None
+    negated = isinstance(operator, (cst.IsNot, cst.NotIn, cst.NotEqual))
+    return None if equal is None else equal is not negated
+
+
+def _flags(test: cst.BaseExpression) -> Iterator[cst.Name]:
+    """Yield the names that a test like `train`, `not val`, `optimizer is not None` asks."""
+    match test:
+        case cst.Name():
+            yield test
+        case cst.UnaryOperation(operator=cst.Not(), expression=asked):
+            yield from _flags(asked)
+        case cst.BooleanOperation(operator=cst.And(), left=left, right=right):
+            yield from _flags(left)
+            yield from _flags(right)
+        case cst.Comparison(left=cst.Name() as name, comparisons=[asked]):
+            if isinstance(asked.operator, _EQUALITIES):
+                yield name
