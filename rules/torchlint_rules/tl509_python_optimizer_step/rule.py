@@ -15,6 +15,7 @@ from torchlint_rules.tl509_python_optimizer_step.movingaverages import (
     in_two_lines,
     scaled_and_added,
 )
+from torchlint_rules.tl509_python_optimizer_step.ownoptimizers import own_optimizers
 from torchlint_rules.tl509_python_optimizer_step.weightdecay import can_decay
 
 _ITERATED: Final = frozenset("parameters named_parameters".split())
@@ -30,6 +31,12 @@ class PythonOptimizerStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag loops over parameters, and optimizers with `foreach=False`."""
         yield from self._one_by_one(script)
+        for owner, own, name in own_optimizers(script):
+            message = (
+                f"`{owner.name.value}` updates parameters one by one from Python: "
+                f"`torch.optim.{name}` steps with all of them in a few kernels"
+            )
+            yield Finding(self.code, script.tree.header(own), message)
         for loop in script.tree.all(cst.For):
             yield from self._averages_in_parts(script, loop)
         for loop in _loops(script):
