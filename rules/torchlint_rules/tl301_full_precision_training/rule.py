@@ -148,8 +148,10 @@ def _finding(code: str, script: Script, step: Step) -> Finding:
 
 def _is_of_trained(script: Script, forward: cst.Call) -> bool:
     """Return whether a forward pass is that of a network that an optimizer may hold."""
-    network = script.modules.lineage.network(forward)
-    return network is None or script.modules.unheld(network) is None
+    network, modules = script.modules.lineage.network(forward), script.modules
+    return network is None or not (
+        modules.sizes.is_weightless(network) or modules.unheld(network) is not None
+    )
 
 
 def _fix(script: Script, step: Step) -> Fix | None:
