@@ -216,10 +216,11 @@ def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode |
 
 
 def makers(script: Script, node: cst.BaseExpression) -> tuple[cst.Call, ...]:
-    """Return the calls that build a network, empty if some are unknown."""
+    """Return the calls that build a network, where there is one, empty if some are unknown."""
     origin = script.values.origins.of(node)
-    calls = [_unmoved(each) for each in origin.values if isinstance(each, cst.Call)]
-    return tuple(calls) if origin.complete and len(calls) == len(origin.values) else ()
+    made = [each for each in origin.values if script.code(each) != "None"]
+    calls = [_unmoved(each) for each in made if isinstance(each, cst.Call)]
+    return tuple(calls) if origin.complete and len(calls) == len(made) else ()
 
 
 def _unmoved(call: cst.Call) -> cst.Call:

@@ -187,7 +187,7 @@ class Kinds(Analysis):
             return _TENSOR
         if base is _NDARRAY:
             return _NDARRAY if takes_many(node) else _UNKNOWN
-        if base is _LOADER:
+        if base is _LOADER or (base is _MODULE and literal_index(node) is not None):
             return base
         if isinstance(node.value, cst.Name) and literal_index(node) is not None:
             if self._is_batch(node.value):
