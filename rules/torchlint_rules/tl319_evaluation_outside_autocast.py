@@ -69,8 +69,8 @@ class EvaluationOutsideAutocast(Rule):
     def _by_flags(self, script: Script) -> Iterator[Finding]:
         """Yield the findings in loops that train or evaluate, as a flag says."""
         flags = script.evaluations.flagged
-        for loop, branch in {id(e.loop.node): (e.loop, e.branch) for e in flags.all}.values():
-            for call in flags.forwards(loop, branch):
+        for region, branch in {id(e.region): (e.region, e.branch) for e in flags.all}.values():
+            for call in flags.forwards(region, branch):
                 network = script.loops.module_call(call)
                 autocast = _training_autocast(script, call, network) if network else None
                 if autocast is not None:

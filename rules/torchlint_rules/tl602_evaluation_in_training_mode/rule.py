@@ -53,9 +53,9 @@ class EvaluationInTrainingMode(Rule):
         """Yield the findings for loops that train or evaluate, as a flag says."""
         seen: set[int] = set()
         for each in script.evaluations.flagged.all:
-            if id(each.loop.node) in seen or not (names := _never_in_eval(script, each)):
+            if id(each.region) in seen or not (names := _never_in_eval(script, each)):
                 continue
-            seen.add(id(each.loop.node))
+            seen.add(id(each.region))
             cures = quoted([f"{name}.eval()" for name in names])
             outcome = str(not each.branch.outcome).lower()
             message = (
@@ -124,14 +124,13 @@ def _place(script: Script, evaluation: Evaluation) -> Span:
 def _never_in_eval(script: Script, evaluation: FlaggedEvaluation) -> list[str]:
     """Return the networks of an evaluation that heed their mode and never leave training."""
     found: dict[str, None] = {}
-    for call in script.evaluations.flagged.forwards(evaluation.loop, evaluation.branch):
+    region = evaluation.region
+    for call in script.evaluations.flagged.forwards(region, evaluation.branch):
         network = script.loops.module_call(call)
         if network is None or not DELIBERATE.isdisjoint(script.names.words(script.code(network))):
             continue
-        if script.modules.modes.mode(evaluation.loop.node, network) not in (
-            Mode.TRAIN,
-            Mode.HIDDEN,
-        ):
+        place = call if isinstance(region, cst.FunctionDef) else region
+        if script.modules.modes.mode(place, network) not in (Mode.TRAIN, Mode.HIDDEN):
             continue
         if script.modules.modes.depends_on_mode(
             network

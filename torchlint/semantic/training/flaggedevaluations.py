@@ -1,4 +1,4 @@
-"""Flagged evaluations: batch loops that train or evaluate, as a flag says."""
+"""Flagged evaluations: batch loops, and functions, that train or evaluate as a flag says."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.loops.analysis import LoopAnalysis
-from torchlint.semantic.loops.loops import Loop, Loops, Role
-from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.loops.loops import Loops, Role
+from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.syntax.methods import receiver_of
 from torchlint.semantic.training.updates import Act, Updates
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.gradient import Grad
 
 _GRADS: Final = ("torch.no_grad", "torch.set_grad_enabled", "torch.inference_mode")
+_LISTS: Final = (cst.List, cst.Tuple)
 _EQUALITIES: Final = (cst.Equal, cst.NotEqual, cst.Is, cst.IsNot, cst.In, cst.NotIn)
 
 
+Region = cst.For | cst.While | cst.FunctionDef
+"""A loop over batches, or a function for one batch."""
+
+
 class Branch(NamedTuple):
-    """The part of a loop that trains: a suite of an `if`, and the outcome of the test for it."""
+    """The part of a region that trains: a suite of an `if`, and the outcome of the test for it."""
 
     suite: cst.CSTNode
     test: cst.BaseExpression
@@ -32,7 +38,7 @@ class Branch(NamedTuple):
 class FlaggedEvaluation(NamedTuple):
     """An evaluation that a flag chooses: where it starts, and the branch that it leaves out."""
 
-    loop: Loop
+    region: Region
     branch: Branch
     place: cst.CSTNode
     """The loop itself, or the call of its function that sets the flag."""
@@ -42,7 +48,7 @@ class FlaggedEvaluation(NamedTuple):
 
 
 class FlaggedEvaluations(LoopAnalysis):
-    """Finds the evaluations of loops that go backward only where a test of a flag holds."""
+    """Finds the evaluations of code that goes backward only where a test of a flag holds."""
 
     def __init__(self, loops: Loops, updates: Updates, calls: Calls) -> None:
         super().__init__(loops)
@@ -51,37 +57,43 @@ class FlaggedEvaluations(LoopAnalysis):
 
     @cached_property
     def all(self) -> tuple[FlaggedEvaluation, ...]:
-        """Every such evaluation, in the order of the loops."""
-        return tuple(
-            each
-            for loop in self.loops.all()
-            if loop.role is Role.TRAIN_BATCH
-            for each in self._of_loop(loop)
-        )
+        """Every such evaluation, in the order of the loops, then of the functions."""
+        loops = [loop.node for loop in self.loops.all() if loop.role is Role.TRAIN_BATCH]
+        homes = {self.scopes.function(act): None for act in self._alone()}
+        functions = [home for home in homes if home is not None]
+        return tuple(each for region in (*loops, *functions) for each in self._of_region(region))
 
-    def _of_loop(self, loop: Loop) -> Iterator[FlaggedEvaluation]:
-        branch = self._backward_branch(loop)
-        if branch is None or not any(True for _ in self.forwards(loop, branch)):
+    def _alone(self) -> Iterator[cst.Call]:
+        """Yield the backward passes that no loop of their function repeats."""
+        for call in self.tree.all(cst.Call):
+            if self.updates.act(call) is Act.BACKWARD:
+                around = next(self.loops.around(call), None)
+                if around is None or not self.tree.inside(around.node, self.scopes.home(call)):
+                    yield call
+
+    def _of_region(self, region: Region) -> Iterator[FlaggedEvaluation]:
+        branch = self._backward_branch(region)
+        if branch is None or not any(True for _ in self.forwards(region, branch)):
             return
         binding = self.scopes.only(branch.flag)
-        found = FlaggedEvaluation(loop, branch, loop.node, also_trains=True)
+        found = FlaggedEvaluation(region, branch, region, also_trains=True)
         if binding.how is How.LOOP:
-            around = [outer.node for outer in self.loops.around(loop.node)]
+            around = [outer.node for outer in self.loops.around(region)]
             if binding.node in around and self._takes_turns(branch.flag, branch):
                 yield found
         elif isinstance(binding.node, cst.Param):
-            function = self.scopes.function(loop.node)
+            function = self.scopes.function(branch.suite)
             if function is not None:
                 yield from self._calls(function, binding.node, found)
 
-    def forwards(self, loop: Loop, branch: Branch) -> Iterator[cst.Call]:
-        """Yield the calls of a loop that run a network outside the branch that trains."""
-        calls = self.tree.within(loop.node.body, cst.Call)
+    def forwards(self, region: Region, branch: Branch) -> Iterator[cst.Call]:
+        """Yield the calls of a region that run a network outside the branch that trains."""
+        calls = self.tree.within(region.body, cst.Call)
         return self._running(call for call in calls if not self.tree.inside(call, branch.suite))
 
     def records(self, evaluation: FlaggedEvaluation) -> bool:
         """Return whether nothing in view turns recording off for an evaluation."""
-        if self._sets_mode(evaluation.loop):
+        if self._sets_mode(evaluation):
             return False
         if evaluation.function is None:
             return True
@@ -92,15 +104,15 @@ class FlaggedEvaluations(LoopAnalysis):
             return False
         return self.gradients.grad(evaluation.place) is Grad.ON
 
-    def _backward_branch(self, loop: Loop) -> Branch | None:
-        """Return the one part of a loop, chosen by a flag, with all its backward passes."""
+    def _backward_branch(self, region: Region) -> Branch | None:
+        """Return the one part of a region, chosen by a flag, with all its backward passes."""
         found: set[Branch] = set()
-        acts = [each for each in self.updates.within(loop.node.body) if each.act is Act.BACKWARD]
+        acts = [each for each in self.updates.within(region.body) if each.act is Act.BACKWARD]
         for act in acts:
             branches = [
                 branch
                 for outer in self.tree.ancestors(act.at)
-                if isinstance(outer, cst.If) and self.tree.inside(outer, loop.node.body)
+                if isinstance(outer, cst.If) and self.tree.inside(outer, region.body)
                 for branch in self._branches(outer)
                 if self.tree.inside(act.at, branch.suite)
             ]
@@ -121,11 +133,12 @@ class FlaggedEvaluations(LoopAnalysis):
                         yield Branch(outer.orelse, test, flag, outcome=False)
                     return
 
-    def _sets_mode(self, loop: Loop) -> bool:
-        """Return whether the code around a loop chooses itself when to record."""
-        home = self.scopes.function(loop.node) or self.tree.module
+    def _sets_mode(self, evaluation: FlaggedEvaluation) -> bool:
+        """Return whether the code around a region chooses itself when to record."""
+        home = self.scopes.function(evaluation.branch.suite) or self.tree.module
+        region = evaluation.region
         return any(
-            self.tree.inside(site.node, home) and not self._stands_aside(site.node, loop)
+            self.tree.inside(site.node, home) and not self._stands_aside(site.node, region)
             for site in self.calls.of(*_GRADS)
         ) or any(
             mark in self.tree.code(decorator)
@@ -133,12 +146,12 @@ class FlaggedEvaluations(LoopAnalysis):
             for mark in ("grad", "inference")
         )
 
-    def _stands_aside(self, mode: cst.CSTNode, loop: Loop) -> bool:
-        """Return whether a mode covers only lines of a loop that run no network (its metrics)."""
+    def _stands_aside(self, mode: cst.CSTNode, region: Region) -> bool:
+        """Return whether a mode covers only lines of a region that run no network (its metrics)."""
         around = next((at for at in self.tree.ancestors(mode) if isinstance(at, cst.With)), None)
         return (
             around is not None
-            and self.tree.inside(around, loop.node.body)
+            and self.tree.inside(around, region.body)
             and not any(True for _ in self._running(self.tree.within(around.body, cst.Call)))
         )
 
@@ -168,11 +181,24 @@ class FlaggedEvaluations(LoopAnalysis):
     def _takes_turns(self, given: cst.BaseExpression, branch: Branch) -> bool:
         """Return whether a loop around a call gives values that train, and others."""
         binding = self.scopes.only(given)
-        drawn = binding.value if binding.how is How.LOOP else None
-        if not isinstance(drawn, (cst.List, cst.Tuple)):
+        if binding.how is not How.LOOP or binding.value is None:
             return False
-        given_to = [self.values.value_of(each.value).literal for each in drawn.elements]
+        given_to = [self.values.value_of(each).literal for each in self._drawn(binding)]
         return {self._outcome(branch, each) for each in given_to} == {True, False}
+
+    def _drawn(self, binding: Binding) -> list[cst.BaseExpression]:
+        """Return what the target of a loop over a list or a dictionary stands for, in turn."""
+        assert binding.value is not None
+        source, path = self.iteration.source(binding.value, binding.path)
+        entries = receiver_of(source, "items") if path == (0,) else receiver_of(source, "keys")
+        value = self.values.value_of(entries or source).node if source is not None else None
+        if isinstance(value, cst.DictComp):
+            made = value.for_in
+            return _listed(made.iter, ()) if value.key.deep_equals(made.target) else []
+        if isinstance(value, cst.Dict):
+            keyed = entries is not None or not path
+            return [e.key for e in value.elements if keyed and isinstance(e, cst.DictElement)]
+        return _listed(value, path)
 
     def _outcome(self, branch: Branch, given: object) -> bool | None:
         """Return the outcome of a branch's test for a literal flag, None if it is not known."""
@@ -193,6 +219,15 @@ class FlaggedEvaluations(LoopAnalysis):
             return bool(given) if known and test is branch.flag else None
 
         return outcome(branch.test)
+
+
+def _listed(value: cst.CSTNode | None, path: tuple[int, ...]) -> list[cst.BaseExpression]:
+    """Return what stands at a path in each element of a list."""
+    found = [each.value for each in value.elements] if isinstance(value, _LISTS) else []
+    for at in path:
+        inner = [each.elements[at : at + 1] for each in found if isinstance(each, _LISTS)]
+        found = [each.value for one in inner for each in one]
+    return found
 
 
 def _compared(operator: cst.BaseCompOp, given: object, wanted: object) -> bool | None:
