@@ -21,6 +21,7 @@ from torchlint.semantic.scope.limits import ASSIGNED, CALLERS
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import Script
 from torchlint.semantic.syntax.methods import (
+    index_of,
     last_line,
     last_word,
     lines_of,
@@ -136,6 +137,7 @@ __all__ = [
     "Value",
     "Wait",
     "Wrapped",
+    "index_of",
     "last_line",
     "last_word",
     "lines_of",

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Grad, Kind, Rule, Script, receiver_of
+from torchlint.api import Finding, Fix, Grad, Kind, Rule, Script, index_of, receiver_of
 
 _TYPED: Final = {
     "torch.FloatTensor": "float32",
@@ -222,10 +222,7 @@ def _is_scalar(script: Script, element: cst.BaseExpression) -> bool:
 
 def _picked(element: cst.BaseExpression) -> cst.BaseExpression | None:
     """Return the tensor of which an expression takes one item, by an index with a name."""
-    if not isinstance(element, cst.Subscript) or len(element.slice) != 1:
-        return None
-    index = element.slice[0].slice
-    named = isinstance(index, cst.Index) and isinstance(index.value, cst.Name)
+    named = isinstance(element, cst.Subscript) and isinstance(index_of(element), cst.Name)
     return element.value if named else None
 
 

@@ -72,7 +72,7 @@ def _is_first_only(script: Script, call: cst.Call) -> bool:
     """Return whether only the first result of a call is used."""
     holder = script.tree.parent(call)
     if isinstance(holder, cst.Subscript):
-        return holder.value is call and _takes_first(holder)
+        return holder.value is call and script.values.key(holder) == 0
     if not isinstance(holder, cst.Assign) or len(holder.targets) != 1:
         return False
     target = holder.targets[0].target
@@ -80,19 +80,12 @@ def _is_first_only(script: Script, call: cst.Call) -> bool:
         uses = _uses(script, target)
         holders = [script.tree.parent(use) for use in uses or ()]
         return bool(holders) and all(
-            isinstance(each, cst.Subscript) and _takes_first(each) for each in holders
+            isinstance(each, cst.Subscript) and script.values.key(each) == 0 for each in holders
         )
     if not isinstance(target, cst.Tuple) or len(target.elements) != 2:
         return False
     second = target.elements[1].value
     return isinstance(second, cst.Name) and _uses(script, second) == []
-
-
-def _takes_first(node: cst.Subscript) -> bool:
-    index = node.slice[0].slice if len(node.slice) == 1 else None
-    return isinstance(index, cst.Index) and (
-        isinstance(index.value, cst.Integer) and index.value.value == "0"
-    )
 
 
 def _uses(script: Script, target: cst.Name) -> list[cst.Name] | None:

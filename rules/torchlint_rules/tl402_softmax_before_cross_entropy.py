@@ -173,21 +173,13 @@ def _ends(script: Script, node: cst.BaseExpression, path: Path, depth: int) -> l
     if isinstance(node, cst.Tuple) and path and path[0] < len(node.elements):
         return _ends(script, node.elements[path[0]].value, path[1:], depth - 1)
     if isinstance(node, cst.Subscript):
-        index = _index(script, node)
-        chosen = _ends(script, node.value, (index, *path), depth - 1) if index is not None else []
+        index = script.values.key(node)
+        counts = isinstance(index, int) and index >= 0
+        chosen = _ends(script, node.value, (index, *path), depth - 1) if counts else []
         return chosen or _ends(script, node.value, path, depth - 1)
     if isinstance(node, cst.Call):
         return _called(script, node, path, depth)
     return []
-
-
-def _index(script: Script, node: cst.Subscript) -> int | None:
-    """Return the index by which an expression selects one of several values."""
-    index = node.slice[0].slice
-    if len(node.slice) != 1 or not isinstance(index, cst.Index):
-        return None
-    found = script.values.value_of(index.value).literal
-    return found if type(found) is int and found >= 0 else None
 
 
 def _joint(found: list[list[Activation]]) -> list[Activation]:

@@ -133,14 +133,8 @@ def _is_loss_read_as_a_vector(
     script: Script, tensor: cst.BaseExpression, item: cst.Subscript
 ) -> bool:
     """Return whether an item of a loss is read with the index 0, as before torch 0.4."""
-    index = item.slice[0].slice
-    return (
-        script.kind(tensor) is Kind.LOSS
-        and len(item.slice) == 1
-        and isinstance(index, cst.Index)
-        and script.values.value_of(index.value).equals(0)
-        and script.scopes.stored(item) is None
-    )
+    first = script.kind(tensor) is Kind.LOSS and script.values.key(item) == 0
+    return first and script.scopes.stored(item) is None
 
 
 def _written_name(script: Script, node: cst.Attribute) -> str | None:

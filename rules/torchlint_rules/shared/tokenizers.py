@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Kind, Script, last_word, receiver_of
+from torchlint.api import CallSite, Kind, Script, index_of, last_word, receiver_of
 
 _NAMES: Final = frozenset(("tokenizer", "tokeniser"))
 _PIPELINES: Final = frozenset(("spacy", "nlp"))
@@ -124,12 +124,7 @@ def _is_of_row(script: Script, node: cst.BaseExpression, row: str) -> bool:
 
 def is_column(node: cst.BaseExpression, row: str) -> bool:
     """Return whether an expression is a column of a row: `row["text"]`."""
-    if not isinstance(node, cst.Subscript) or len(node.slice) != 1:
-        return False
-    index = node.slice[0].slice
-    return (
-        isinstance(node.value, cst.Name)
-        and node.value.value == row
-        and isinstance(index, cst.Index)
-        and not isinstance(index.value, cst.Integer)
-    )
+    index = index_of(node)
+    held = node.value if isinstance(node, cst.Subscript) else None
+    named = isinstance(held, cst.Name) and held.value == row
+    return named and index is not None and not isinstance(index, cst.Integer)

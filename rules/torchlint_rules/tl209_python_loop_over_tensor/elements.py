@@ -51,9 +51,8 @@ def _measured(script: Script, node: cst.BaseExpression) -> tuple[cst.BaseExpress
             size = script.values.value_of(given).literal
             return (tensor, size) if size in (0, 1, 2) else None
     if isinstance(node, cst.Subscript) and isinstance(node.value, cst.Attribute):
-        index = node.slice[0].slice
-        if node.value.attr.value == "shape" and isinstance(index, cst.Index):
-            size = script.values.value_of(index.value).literal
+        if node.value.attr.value == "shape":
+            size = script.values.key(node)
             if size in (0, 1, 2) and is_surely_tensor(script, node.value.value):
                 return node.value.value, size
     return None

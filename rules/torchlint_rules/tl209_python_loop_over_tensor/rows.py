@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import TENSORS, Frequency, Script
+from torchlint.api import TENSORS, Frequency, Script, index_of
 from torchlint_rules.tl209_python_loop_over_tensor.elements import ARITHMETIC, is_surely_tensor
 
 _JOINING: Final = ("torch.stack", "torch.cat")
@@ -109,13 +109,8 @@ def _is_single(script: Script, part: cst.BaseSlice) -> bool:
 
 def _is_index(item: cst.Subscript, word: str) -> bool:
     """Return whether the only index is a name."""
-    index = item.slice[0].slice
-    return (
-        len(item.slice) == 1
-        and isinstance(index, cst.Index)
-        and isinstance(index.value, cst.Name)
-        and index.value.value == word
-    )
+    index = index_of(item)
+    return isinstance(index, cst.Name) and index.value == word
 
 
 def _uses(script: Script, part: cst.CSTNode, names: set[str]) -> bool:

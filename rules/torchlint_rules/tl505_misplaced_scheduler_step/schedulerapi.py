@@ -119,12 +119,8 @@ def sets_rates(script: Script, call: cst.Call) -> bool:
 
 def _is_rate(script: Script, node: cst.Subscript) -> bool:
     """Return whether a node is an assigned group rate (`group["lr"] = …`)."""
-    index = node.slice[0].slice
-    return (
-        isinstance(script.tree.parent(node), cst.AssignTarget)
-        and isinstance(index, cst.Index)
-        and script.values.value_of(index.value).equals("lr")
-    )
+    assigned = isinstance(script.tree.parent(node), cst.AssignTarget)
+    return assigned and script.values.key(node) == "lr"
 
 
 # -- what is only shown ---------------------------------------------------------------------

@@ -90,7 +90,8 @@ class MisplacedClipping(Rule):
             held = grad.value if isinstance(grad, cst.Attribute) else None
             if held is None or cst.ensure_type(grad, cst.Attribute).attr.value != "grad":
                 continue
-            if not _draws_parameters(loop.node.iter):
+            drawn = loop.node.iter
+            if method_of(drawn) != "parameters" and script.values.key(drawn) != "params":
                 continue
             if script.code(held) == script.code(loop.node.target):
                 message = (
@@ -125,15 +126,6 @@ class MisplacedClipping(Rule):
                 f"{better} takes them all at once"
             )
             yield Finding(self.code, script.tree.header(node), message)
-
-
-def _draws_parameters(drawn: cst.BaseExpression) -> bool:
-    """Return whether a loop runs over `net.parameters()` or over `group["params"]`."""
-    if isinstance(drawn, cst.Subscript):
-        key = drawn.slice[0].slice
-        word = key.value if isinstance(key, cst.Index) else None
-        return isinstance(word, cst.SimpleString) and word.raw_value == "params"
-    return method_of(drawn) == "parameters"
 
 
 def _is_of_this_file(script: Script, call: cst.Call) -> bool:

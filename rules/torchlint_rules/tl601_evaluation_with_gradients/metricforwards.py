@@ -6,87 +6,61 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Grad, GraphUse, Mode, Role, Script
+from torchlint.api import Grad, GraphUse, Loop, Mode, Role, Script
 
 
-def inspections(script: Script) -> Iterator[cst.Call]:
-    """Yield, each once, the forward calls in training loops whose output is only inspected."""
-    found = (_looks_now_and_then, _looks_in_eval)
-    yield from {id(call): call for find in found for call in find(script)}.values()
-
-
-def metrics(script: Script) -> Iterator[cst.Call]:
-    """Yield the forward calls in training loops whose output is only compared with the labels."""
-    for loop in script.loops.of(Role.TRAIN_BATCH):
+def asides(script: Script) -> Iterator[tuple[cst.Call, str]]:
+    """Yield the forward calls beside a training, each with what alone it is run for."""
+    for loop in script.loops.of(Role.TRAIN_BATCH, Role.EPOCH):
         for call in script.tree.within(loop.node.body, cst.Call):
-            if script.loops.module_call(call) is None or script.loops.batch_loop(call) is not loop:
-                continue
-            line = script.tree.statement(call)
-            if (
-                isinstance(line, cst.SimpleStatementLine)
-                and script.evaluations.escapes.is_cut_off(call)
-                and _compares(script, line)
-                and script.values.gradients.grad(call) is Grad.ON
-                and not script.evaluations.needs_gradients(line)
-            ):
-                yield call
-
-
-def _looks_now_and_then(script: Script) -> Iterator[cst.Call]:
-    """Yield the forward calls that a training loop makes only now and then, as a check."""
-    for loop in script.loops.of(Role.TRAIN_BATCH):
-        for branch in script.tree.within(loop.node.body, cst.If):
-            if "%" not in script.code(branch.test):
-                continue
-            calls = [
-                call
-                for call in script.tree.within(branch.body, cst.Call)
-                if script.loops.module_call(call) is not None
-                and script.loops.batch_loop(call) is loop
-                and not script.evaluations.escapes.is_cut_off(call)
-            ]
-            if not calls or any(
-                script.values.gradients.grad(call) is not Grad.ON for call in calls
-            ):
-                continue
-            if not script.evaluations.only_measures(
-                branch.body
-            ) or script.evaluations.needs_gradients(branch.body):
-                continue
-            if script.evaluations.escapes.use(branch.body, calls) is GraphUse.DROPPED:
-                yield from calls
-
-
-def _looks_in_eval(script: Script) -> Iterator[cst.Call]:
-    """Yield the forward calls after `eval()` in a loop that trains on all data at once."""
-    switched = {
-        id(next(script.loops.around(it.node), None)) for it in script.calls.of_methods("eval")
-    }
-    for loop in script.loops.of(Role.TRAIN_BATCH, Role.EPOCH) if switched else ():
-        if id(loop) not in switched:
-            continue
-        for call in script.tree.within(loop.node.body, cst.Call):
-            if next(
-                script.loops.around(call), None
-            ) is not loop or script.evaluations.escapes.is_cut_off(call):
-                continue
             network = script.loops.module_call(call)
             if network is None or script.values.gradients.grad(call) is not Grad.ON:
                 continue
-            last = script.modules.modes.last_switch(call, network)
-            line = script.tree.statement(call)
-            if last is None or last.mode is not Mode.EVAL or last.network is None:
+            if script.evaluations.needs_gradients(script.tree.statement(call)):
                 continue
-            if not script.tree.inside(last.call, loop.node) or script.evaluations.needs_gradients(
-                line
+            if script.evaluations.escapes.is_cut_off(call):
+                if loop is script.loops.batch_loop(call) and _compares(script, call):
+                    yield call, "a metric only"
+            elif next(script.loops.around(call), None) is loop and (
+                _looks_in_eval(script, loop, call, network) or _looks_now_and_then(script, call)
             ):
-                continue
-            if script.evaluations.escapes.use(line, [call]) is GraphUse.DROPPED:
-                yield call
+                yield call, "a look at its output only"
 
 
-def _compares(script: Script, line: cst.SimpleStatementLine) -> bool:
+def _looks_now_and_then(script: Script, call: cst.Call) -> bool:
+    """Return whether a batch loop makes a forward call only now and then, as a check."""
+    loop = script.loops.batch_loop(call)
+    for outer in script.tree.ancestors(call):
+        if loop is None or outer is loop.node:
+            return False
+        if isinstance(outer, cst.If) and "%" in script.code(outer.test):
+            region = outer.body
+            return (
+                script.tree.inside(call, region)
+                and script.evaluations.only_measures(region)
+                and not script.evaluations.needs_gradients(region)
+                and script.evaluations.escapes.use(region, [call]) is GraphUse.DROPPED
+            )
+    return False
+
+
+def _looks_in_eval(script: Script, loop: Loop, call: cst.Call, network: cst.BaseExpression) -> bool:
+    """Return whether a forward call comes after `eval()` in a loop that trains."""
+    last = script.modules.modes.last_switch(call, network)
+    return (
+        last is not None
+        and last.mode is Mode.EVAL
+        and last.network is not None
+        and script.tree.inside(last.call, loop.node)
+        and script.evaluations.escapes.use(script.tree.statement(call), [call]) is GraphUse.DROPPED
+    )
+
+
+def _compares(script: Script, call: cst.Call) -> bool:
+    """Return whether the line of a call only compares its output."""
+    line = script.tree.statement(call)
     compared = any(True for _ in script.tree.within(line, cst.Comparison))
-    return compared or any(
-        script.calls.at(call).method == "eq" for call in script.tree.within(line, cst.Call)
+    return isinstance(line, cst.SimpleStatementLine) and (
+        compared
+        or any(script.calls.at(each).method == "eq" for each in script.tree.within(line, cst.Call))
     )

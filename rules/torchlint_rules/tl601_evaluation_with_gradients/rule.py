@@ -23,7 +23,7 @@ from torchlint.api import (
 from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, without_graph
 from torchlint_rules.shared.wording import quoted
 from torchlint_rules.tl601_evaluation_with_gradients.generations import generations
-from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import inspections, metrics
+from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import asides
 from torchlint_rules.tl601_evaluation_with_gradients.predictions import actions, predictions
 
 _REASON: Final = re.compile(r"#+\s*(?!with\b|@|if\b|torch\b).*\bno_grad\b")
@@ -66,12 +66,10 @@ class EvaluationWithGradients(Rule):
         for loop, call in generations(script):
             covered.append(loop)
             yield from self._generation(script, loop, call)
-        for call in metrics(script):
-            covered.append(call)
-            yield self._aside(script, call, "a metric only")
-        for call in inspections(script):
-            covered.append(call)
-            yield self._aside(script, call, "a look at its output only")
+        for call, purpose in asides(script):
+            if call not in covered:
+                covered.append(call)
+                yield self._aside(script, call, purpose)
         for function, call in predictions(script, covered):
             yield from self._prediction(script, function, call)
         for call in actions(script, covered):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.semantic.syntax.methods import last_word
+from torchlint.semantic.syntax.methods import index_of, last_word
 from torchlint.semantic.syntax.tree import Tree
 
 
@@ -16,10 +16,9 @@ def named_types(annotation: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         yield from named_types(annotation.left)
         yield from named_types(annotation.right)
     elif isinstance(annotation, cst.Subscript):
-        if last_word(annotation.value) == "Optional":
-            inner = annotation.slice[0].slice
-            if isinstance(inner, cst.Index):
-                yield from named_types(inner.value)
+        inner = index_of(annotation)
+        if last_word(annotation.value) == "Optional" and inner is not None:
+            yield from named_types(inner)
     elif not (isinstance(annotation, cst.Name) and annotation.value == "None"):
         yield annotation
 

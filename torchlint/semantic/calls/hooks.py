@@ -11,7 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import index_of, method_of
 
 
 class Rate(Enum):
@@ -190,7 +190,5 @@ def _losses(returned: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 
 def _is_first(node: cst.BaseExpression, whole: cst.BaseExpression) -> bool:
     """Return whether a node is the first element of a name: `result[0]` of `result`."""
-    if not isinstance(node, cst.Subscript) or not node.value.deep_equals(whole):
-        return False
-    index = node.slice[0].slice
-    return isinstance(index, cst.Index) and isinstance(index.value, cst.Integer)
+    taken = isinstance(node, cst.Subscript) and node.value.deep_equals(whole)
+    return taken and isinstance(index_of(node), cst.Integer)

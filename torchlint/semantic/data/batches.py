@@ -13,7 +13,7 @@ from torchlint.semantic.scope.libraries import factory
 from torchlint.semantic.scope.limits import ASSIGNED, CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import method_of, receiver_of
+from torchlint.semantic.syntax.methods import index_of, method_of, receiver_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
@@ -48,9 +48,8 @@ class Batches(ValueAnalysis):
             return False
         names = {node.value for node in self._names_in(place.target)}
         for item in self.tree.within(place.body, cst.Subscript):
-            index = item.slice[0].slice
             if isinstance(item.value, cst.Name) and item.value.value in names:
-                if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
+                if isinstance(index_of(item), cst.SimpleString):
                     return True
         return any(
             arg.star == "**" and isinstance(arg.value, cst.Name) and arg.value.value in names

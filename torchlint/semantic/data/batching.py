@@ -13,7 +13,7 @@ from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import index_of, method_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
@@ -165,13 +165,8 @@ class Batching(ValueAnalysis):
 
     def _item(self, node: cst.Subscript, index: str) -> list[cst.BaseExpression] | None:
         """Return the tensor in `self.x[index]`."""
-        at = node.slice[0].slice
-        plain = (
-            len(node.slice) == 1
-            and isinstance(at, cst.Index)
-            and isinstance(at.value, cst.Name)
-            and at.value.value == index
-        )
+        at = index_of(node)
+        plain = isinstance(at, cst.Name) and at.value == index
         held = isinstance(node.value, cst.Attribute) and self.kinds.kind(node.value) is Kind.TENSOR
         return [node.value] if plain and held else None
 

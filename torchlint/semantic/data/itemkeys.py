@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.syntax.methods import index_of
 
 _TIMES: Final = 200
 """How many expressions of one method are followed at most."""
@@ -43,11 +44,10 @@ class ItemKeys(Analysis):
                 yield from self._conditions(element, read)
         for line in self.functions.own(read, cst.Assign):
             target = line.targets[0].target
-            if isinstance(target, cst.Subscript) and len(target.slice) == 1:
-                index = target.slice[0].slice
-                if isinstance(index, cst.Index) and _is_key(index.value, key):
-                    yield line.value
-                    yield from self._conditions(line, read)
+            index = index_of(target)
+            if index is not None and _is_key(index, key):
+                yield line.value
+                yield from self._conditions(line, read)
 
     def _behind(
         self, node: cst.BaseExpression, read: cst.FunctionDef

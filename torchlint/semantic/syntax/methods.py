@@ -52,6 +52,13 @@ def root_of(node: cst.CSTNode, *, items: bool = False) -> cst.CSTNode:
     return node
 
 
+def index_of(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """Return the one index of an item, `i` of `x[i]`; None for slices, and for no item."""
+    parts = node.slice if isinstance(node, cst.Subscript) else ()
+    index = parts[0].slice if len(parts) == 1 else None
+    return index.value if isinstance(index, cst.Index) else None
+
+
 def word_of(call: cst.Call) -> str:
     """Return the last word of what a call calls: `f` of `f()` and `a.f()`, "" of others."""
     return last_word(call.func)

@@ -56,10 +56,7 @@ class Determinism(ValueAnalysis):
             found = wanted is not None and self.values.value_of(value).equals(wanted)
             return name if found else None
         if isinstance(target, cst.Subscript) and self.names.name(target.value) == "os.environ":
-            index = target.slice[0].slice
-            named = isinstance(index, cst.Index) and self.values.value_of(index.value).equals(
-                _VARIABLE
-            )
+            named = self.values.key(target) == _VARIABLE
             asked = any(self.values.value_of(value).equals(each) for each in _WORKSPACES)
             return _VARIABLE if named and asked else None
         return None

@@ -17,7 +17,6 @@ from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.gradient import Grad
 
 _GRADS: Final = ("torch.no_grad", "torch.set_grad_enabled", "torch.inference_mode")
-_LISTS: Final = (cst.List, cst.Tuple)
 _EQUALITIES: Final = (cst.Equal, cst.NotEqual, cst.Is, cst.IsNot, cst.In, cst.NotIn)
 
 
@@ -183,22 +182,22 @@ class FlaggedEvaluations(LoopAnalysis):
         binding = self.scopes.only(given)
         if binding.how is not How.LOOP or binding.value is None:
             return False
-        given_to = [self.values.value_of(each).literal for each in self._drawn(binding)]
-        return {self._outcome(branch, each) for each in given_to} == {True, False}
+        drawn = [
+            one for each in self._drawn(given, binding) for one in self.origins.of(each).values
+        ]
+        outcomes = {self._outcome(branch, self.values.value_of(each).literal) for each in drawn}
+        return outcomes == {True, False}
 
-    def _drawn(self, binding: Binding) -> list[cst.BaseExpression]:
-        """Return what the target of a loop over a list or a dictionary stands for, in turn."""
+    def _drawn(self, given: cst.BaseExpression, binding: Binding) -> list[cst.BaseExpression]:
+        """Return the keys of a dictionary that a loop draws from, else the target itself."""
         assert binding.value is not None
-        source, path = self.iteration.source(binding.value, binding.path)
-        entries = receiver_of(source, "items") if path == (0,) else receiver_of(source, "keys")
-        value = self.values.value_of(entries or source).node if source is not None else None
-        if isinstance(value, cst.DictComp):
-            made = value.for_in
-            return _listed(made.iter, ()) if value.key.deep_equals(made.target) else []
-        if isinstance(value, cst.Dict):
-            keyed = entries is not None or not path
-            return [e.key for e in value.elements if keyed and isinstance(e, cst.DictElement)]
-        return _listed(value, path)
+        named = receiver_of(binding.value, "items" if binding.path == (0,) else "keys")
+        source = self.values.value_of(named or binding.value).node
+        if (binding.path and named is None) or not isinstance(source, (cst.Dict, cst.DictComp)):
+            return [given]
+        if isinstance(source, cst.DictComp):
+            return [source.key]
+        return [each.key for each in source.elements if isinstance(each, cst.DictElement)]
 
     def _outcome(self, branch: Branch, given: object) -> bool | None:
         """Return the outcome of a branch's test for a literal flag, None if it is not known."""
@@ -219,15 +218,6 @@ class FlaggedEvaluations(LoopAnalysis):
             return bool(given) if known and test is branch.flag else None
 
         return outcome(branch.test)
-
-
-def _listed(value: cst.CSTNode | None, path: tuple[int, ...]) -> list[cst.BaseExpression]:
-    """Return what stands at a path in each element of a list."""
-    found = [each.value for each in value.elements] if isinstance(value, _LISTS) else []
-    for at in path:
-        inner = [each.elements[at : at + 1] for each in found if isinstance(each, _LISTS)]
-        found = [each.value for one in inner for each in one]
-    return found
 
 
 def _compared(operator: cst.BaseCompOp, given: object, wanted: object) -> bool | None:

@@ -13,7 +13,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import last_word, receiver_of, word_of
+from torchlint.semantic.syntax.methods import index_of, last_word, receiver_of, word_of
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.additions import container
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
@@ -568,8 +568,7 @@ def _has_fixed_keys(entry: cst.Subscript | cst.Call) -> bool:
         return all(
             isinstance(each, cst.Dict) and all(map(_has_fixed_key, each.elements)) for each in made
         )
-    key = entry.slice[0].slice
-    return isinstance(key, cst.Index) and isinstance(key.value, cst.SimpleString)
+    return isinstance(index_of(entry), cst.SimpleString)
 
 
 def _has_fixed_key(element: cst.BaseDictElement) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.syntax.methods import index_of
 from torchlint.semantic.values.kind import Kind, called, derived, is_module_class, joined
 
 _ANNOTATIONS: Final = {
@@ -64,6 +65,6 @@ class Annotations(Analysis):
 
     def _generic(self, node: cst.Subscript) -> Kind:
         if self.names.name(node.value) in ("typing.Optional", "typing.Annotated"):
-            inner = node.slice[0].slice
-            return self.kind(inner.value) if isinstance(inner, cst.Index) else Kind.UNKNOWN
+            inner = index_of(node)
+            return self.kind(inner) if inner is not None else Kind.UNKNOWN
         return self.kind(node.value)

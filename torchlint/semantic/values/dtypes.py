@@ -9,7 +9,7 @@ import libcst as cst
 
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.syntax.methods import last_word, method_of
+from torchlint.semantic.syntax.methods import index_of, last_word, method_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
@@ -99,13 +99,9 @@ class Dtypes(ValueAnalysis):
         return None
 
     def _item(self, node: cst.Subscript) -> bool | None:
-        index = node.slice[0].slice
-        if (
-            isinstance(node.value, cst.Call)
-            and isinstance(index, cst.Index)
-            and isinstance(index.value, cst.Integer)
-        ):
-            found = self._of_pair(node.value, int(index.value.value))
+        index = index_of(node)
+        if isinstance(node.value, cst.Call) and isinstance(index, cst.Integer):
+            found = self._of_pair(node.value, int(index.value))
             if found is not None:
                 return found
         return self.is_integral(node.value)

@@ -11,6 +11,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import index_of
 
 PASSED_ON: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
@@ -382,9 +383,7 @@ def gives_pair(method: str, call: cst.Call, bound: bool = False) -> bool:
 
 def literal_index(node: cst.Subscript) -> int | None:
     """Return the number that a subscript takes, None for any other."""
-    if len(node.slice) != 1 or not isinstance(node.slice[0].slice, cst.Index):
-        return None
-    value = node.slice[0].slice.value
+    value = index_of(node)
     return int(value.value) if isinstance(value, cst.Integer) and value.value.isdigit() else None
 
 

@@ -14,7 +14,7 @@ from torchlint.semantic.scope.libraries import is_library
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import index_of, method_of
 
 _OUTPUTS: Final = "return_outputs"
 _PLAIN: Final = 2
@@ -230,8 +230,7 @@ def _containers(value: cst.BaseExpression) -> Iterator[cst.Name]:
         yield from _containers(value.left)
         yield from _containers(value.right)
     elif isinstance(value, cst.Subscript) and isinstance(value.value, cst.Name):
-        index = value.slice[0].slice
-        if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
+        if isinstance(index_of(value), cst.SimpleString):
             yield value.value
     elif isinstance(value, cst.Call) and isinstance(value.func, cst.Name) and value.args:
         inner = value.args[0].value

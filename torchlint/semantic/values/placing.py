@@ -10,7 +10,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.scopes import Binding, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.methods import index_of, word_of
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.values.kind import ENGINES
 from torchlint.semantic.values.origins import Origins
@@ -79,10 +79,8 @@ def used_otherwise(tree: Tree) -> dict[str, list[cst.Name]]:
     """
     found: dict[str, list[cst.Name]] = {}
     for item in tree.all(cst.Subscript):
-        index = item.slice[0].slice
-        if type(item.value) is cst.Name and type(index) is cst.Index:
-            if type(index.value) is cst.SimpleString:
-                found.setdefault(item.value.value, []).append(item.value)
+        if type(item.value) is cst.Name and type(index_of(item)) is cst.SimpleString:
+            found.setdefault(item.value.value, []).append(item.value)
     for call in tree.all(cst.Call):
         if type(call.func) is cst.Name and not call.args:
             found.setdefault(call.func.value, []).append(call.func)

@@ -59,9 +59,8 @@ class Scores(ValueAnalysis):
             if found.func.attr.value == "size" and len(found.args) == 1:
                 whose, index = found.func.value, self.values.value_of(found.args[0].value).literal
         elif isinstance(found, cst.Subscript) and isinstance(found.value, cst.Attribute):
-            inner = found.slice[0].slice
-            if found.value.attr.value == "shape" and isinstance(inner, cst.Index):
-                whose, index = found.value.value, self.values.value_of(inner.value).literal
+            if found.value.attr.value == "shape":
+                whose, index = found.value.value, self.values.key(found)
         sides = {self.tree.code(attention.query), self.tree.code(attention.key)}
         return whose is not None and index == -1 and self.tree.code(whose) in sides
 

@@ -14,7 +14,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import choices_of, root_of
+from torchlint.semantic.syntax.methods import choices_of, index_of, root_of
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
 from torchlint.semantic.values.configurations import Configurations
 
@@ -109,12 +109,10 @@ class Values(Analysis):
         value = self.value_of(node)
         return self.tree.code(value.node if value.node is not None else node)
 
-    def key(self, node: cst.Subscript) -> int | str | None:
-        """Return the index or the key of an item, None if it is not known."""
-        index = node.slice[0].slice
-        if len(node.slice) != 1 or not isinstance(index, cst.Index):
-            return None
-        literal = self.value_of(index.value).literal
+    def key(self, node: cst.BaseExpression) -> int | str | None:
+        """Return the index or the key of an item, None if it is not known or no item."""
+        index = index_of(node)
+        literal = self.value_of(index).literal if index is not None else None
         return literal if type(literal) in (int, str) else None
 
     def _option(self, node: cst.Attribute) -> Value:
@@ -362,10 +360,10 @@ class Values(Analysis):
         target = line.targets[0].target
         if not isinstance(target, cst.Subscript) or dotted(target.value) != path:
             return None
-        index = target.slice[0].slice
-        if not isinstance(index, cst.Index):
+        index = index_of(target)
+        if index is None:
             return None
-        named = self.value_of(index.value)
+        named = self.value_of(index)
         if named.equals(key):
             return self.value_of(line.value)
         return None if named.is_literal else _UNKNOWN
