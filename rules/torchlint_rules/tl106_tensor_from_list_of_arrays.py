@@ -222,8 +222,9 @@ def _is_scalar(script: Script, element: cst.BaseExpression) -> bool:
 
 def _picked(element: cst.BaseExpression) -> cst.BaseExpression | None:
     """Return the tensor of which an expression takes one item, by an index with a name."""
-    named = isinstance(element, cst.Subscript) and isinstance(index_of(element), cst.Name)
-    return element.value if named else None
+    if not isinstance(element, cst.Subscript):
+        return None
+    return element.value if isinstance(index_of(element), cst.Name) else None
 
 
 def _is_detached(script: Script, element: cst.BaseExpression) -> bool:

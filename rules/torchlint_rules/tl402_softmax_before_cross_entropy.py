@@ -174,8 +174,8 @@ def _ends(script: Script, node: cst.BaseExpression, path: Path, depth: int) -> l
         return _ends(script, node.elements[path[0]].value, path[1:], depth - 1)
     if isinstance(node, cst.Subscript):
         index = script.values.key(node)
-        counts = isinstance(index, int) and index >= 0
-        chosen = _ends(script, node.value, (index, *path), depth - 1) if counts else []
+        inner = (index, *path) if isinstance(index, int) and index >= 0 else None
+        chosen = _ends(script, node.value, inner, depth - 1) if inner is not None else []
         return chosen or _ends(script, node.value, path, depth - 1)
     if isinstance(node, cst.Call):
         return _called(script, node, path, depth)

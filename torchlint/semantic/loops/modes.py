@@ -107,6 +107,8 @@ class Modes(LoopAnalysis):
             return self._of_definition(owner)
         if conventional(dotted(network).rpartition(".")[2]) is Kind.CRITERION:
             return False
+        if isinstance(network, cst.Subscript) and self.kinds.kind(network.value) is Kind.MODULE:
+            return False if self.depends_on_mode(network.value) is False else None
         given = self._given(network)
         if given:
             found = set(map(self.depends_on_mode, given))

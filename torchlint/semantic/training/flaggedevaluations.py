@@ -226,8 +226,7 @@ def _compared(operator: cst.BaseCompOp, given: object, wanted: object) -> bool |
         case cst.Is() | cst.IsNot():
             equal = given is wanted if given is None or isinstance(given, bool) else None
         case cst.In() | cst.NotIn():
-            listed = isinstance(wanted, tuple) and isinstance(given, str)
-            equal = given in wanted if listed else None
+            equal = given in wanted if isinstance(wanted, tuple) else None
         case _:
             equal = given == wanted if isinstance(given, (str, bool)) else None
     negated = isinstance(operator, (cst.IsNot, cst.NotIn, cst.NotEqual))
