@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Rule, Script, Value
+from torchlint.api import Finding, Fix, Rule, Script, Value, index_of
 from torchlint_rules.shared.removal import Leftover, removal_of
 
 _COSTS: Final = {
@@ -70,11 +70,11 @@ def _assigned(script: Script) -> Iterator[_Setting]:
     """Yield what `os.environ["X"] = "1"` sets."""
     for line in script.tree.all(cst.Assign):
         target = line.targets[0].target
-        if not isinstance(target, cst.Subscript) or len(target.slice) != 1:
+        index = index_of(target)
+        if not isinstance(target, cst.Subscript) or index is None:
             continue
-        index = target.slice[0].slice
-        if isinstance(index, cst.Index) and script.name(target.value) == "os.environ":
-            name, value = script.values.value_of(index.value), script.values.value_of(line.value)
+        if script.name(target.value) == "os.environ":
+            name, value = script.values.value_of(index), script.values.value_of(line.value)
             yield from _setting(line, name, value, whole=len(line.targets) == 1)
 
 

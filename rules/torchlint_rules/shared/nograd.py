@@ -6,7 +6,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Evaluation, Fix, GraphUse, Mode, Script
+from torchlint.api import Edits, Evaluation, Fix, GraphUse, Mode, Script, Span
 
 _BACKWARD: Final = "a caller in another file may call `backward()` on the result"
 _BELOW: Final = frozenset({"builtins.staticmethod", "builtins.classmethod", "builtins.property"})
@@ -18,6 +18,12 @@ _OTHER_KERNELS: Final = (
     "torch.nn.TransformerEncoder",
     "torch.nn.TransformerEncoderLayer",
 )
+
+
+def place_of(script: Script, evaluation: Evaluation) -> Span:
+    """Return where an evaluation is reported: the header of its loop, or its forward pass."""
+    start = evaluation.start
+    return script.span(start) if isinstance(start, cst.Call) else script.tree.header(start)
 
 
 def evaluation_fix(script: Script, evaluation: Evaluation, use: GraphUse) -> Fix | None:

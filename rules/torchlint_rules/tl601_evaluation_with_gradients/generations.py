@@ -26,15 +26,11 @@ def generations(script: Script) -> Iterator[tuple[cst.For | cst.While, cst.Call]
         calls = [call for call in own if script.loops.module_call(call) is not None]
         if not calls or _CHOOSING.isdisjoint(map(word_of, own)):
             continue
-        if _are_unused(script, calls) and not script.evaluations.needs_gradients(loop.node.body):
+        unused = all(
+            script.values.gradients.grad(call) is Grad.ON
+            and script.evaluations.escapes.use_of(call) is GraphUse.DROPPED
+            for call in calls
+        )
+        if unused and not script.evaluations.needs_gradients(loop.node.body):
             covered.append(loop.node)
             yield loop.node, calls[0]
-
-
-def _are_unused(script: Script, calls: list[cst.Call]) -> bool:
-    """Return whether networks with gradients on record graphs that nothing goes back through."""
-    return all(
-        script.values.gradients.grad(call) is Grad.ON
-        and script.evaluations.escapes.use_of(call) is GraphUse.DROPPED
-        for call in calls
-    )

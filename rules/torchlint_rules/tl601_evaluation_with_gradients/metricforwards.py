@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Grad, GraphUse, Loop, Mode, Role, Script
+from torchlint.api import Grad, GraphUse, Loop, Mode, Role, Script, method_of
 
 
 def asides(script: Script) -> Iterator[tuple[cst.Call, str]]:
@@ -60,7 +60,5 @@ def _compares(script: Script, call: cst.Call) -> bool:
     """Return whether the line of a call only compares its output."""
     line = script.tree.statement(call)
     compared = any(True for _ in script.tree.within(line, cst.Comparison))
-    return isinstance(line, cst.SimpleStatementLine) and (
-        compared
-        or any(script.calls.at(each).method == "eq" for each in script.tree.within(line, cst.Call))
-    )
+    compared = compared or any(method_of(e) == "eq" for e in script.tree.within(line, cst.Call))
+    return compared and isinstance(line, cst.SimpleStatementLine)

@@ -18,9 +18,8 @@ from torchlint.api import (
     Kind,
     Rule,
     Script,
-    Span,
 )
-from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, without_graph
+from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, place_of, without_graph
 from torchlint_rules.shared.wording import quoted
 from torchlint_rules.tl601_evaluation_with_gradients.generations import generations
 from torchlint_rules.tl601_evaluation_with_gradients.metricforwards import asides
@@ -57,8 +56,8 @@ class EvaluationWithGradients(Rule):
             )
             if any(_is_volatile(call) for call in script.tree.within(region, cst.Call)):
                 message += " (`volatile=True` has done nothing since torch 0.4)"
-            place = _place(script, evaluation, recording[0].call)
-            yield Finding(self.code, place, message, evaluation_fix(script, evaluation, use))
+            fix = evaluation_fix(script, evaluation, use)
+            yield Finding(self.code, place_of(script, evaluation), message, fix)
         for each in script.evaluations.flagged.all:
             if script.evaluations.flagged.records(each):
                 yield self._by_flag(script, each)
@@ -163,11 +162,3 @@ def _subject(evaluation: Evaluation) -> str:
 
 def _is_volatile(call: cst.Call) -> bool:
     return any(arg.keyword is not None and arg.keyword.value == "volatile" for arg in call.args)
-
-
-def _place(script: Script, evaluation: Evaluation, forward: cst.Call) -> Span:
-    """Return the header of the loop, or the first forward call of a function without one."""
-    node = evaluation.node
-    if isinstance(node, cst.FunctionDef):
-        return script.span(forward)
-    return script.tree.header(node)

@@ -19,8 +19,8 @@ from torchlint.api import (
     Role,
     Rule,
     Script,
-    Span,
 )
+from torchlint_rules.shared.nograd import place_of
 from torchlint_rules.shared.wording import quoted
 from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
 
@@ -45,7 +45,7 @@ class EvaluationInTrainingMode(Rule):
             )
             edits = _fix(script, evaluations, names)
             fix = Fix.unsafe("Switch to evaluation mode", edits, because=BECAUSE) if edits else None
-            yield Finding(self.code, _place(script, evaluations[0]), message, fix)
+            yield Finding(self.code, place_of(script, evaluations[0]), message, fix)
         yield from self._by_flags(script)
         yield from self._predicting(script)
 
@@ -113,14 +113,6 @@ def _only_repeats(script: Script, evaluation: Evaluation) -> bool:
     return all(home is not evaluation.function and id(home) in own for home in homes)
 
 
-def _place(script: Script, evaluation: Evaluation) -> Span:
-    """Return the header of the loop, or the first forward call of a function without one."""
-    node = evaluation.node
-    if isinstance(node, cst.FunctionDef):
-        return script.span(evaluation.forwards[0].call)
-    return script.tree.header(node)
-
-
 def _never_in_eval(script: Script, evaluation: FlaggedEvaluation) -> list[str]:
     """Return the networks of an evaluation that heed their mode and never leave training."""
     found: dict[str, None] = {}
@@ -157,7 +149,7 @@ def _networks(script: Script, evaluation: Evaluation) -> list[cst.BaseExpression
 def _is_measured_in_training(
     script: Script, evaluation: Evaluation, network: cst.BaseExpression
 ) -> bool:
-    place, modes = _first(evaluation), script.modules.modes
+    place, modes = evaluation.start, script.modules.modes
     mode, heeds = modes.mode(place, network), modes.depends_on_mode(network)
     if mode not in (Mode.TRAIN, Mode.HIDDEN) or heeds is False:
         return False
@@ -202,12 +194,6 @@ def _is_set_in_parts(script: Script, place: cst.CSTNode, network: cst.BaseExpres
         and script.span(switch.call).start < script.span(place).start
         for switch in script.modules.modes.switches(script.scopes.region(place))
     )
-
-
-def _first(evaluation: Evaluation) -> cst.CSTNode:
-    """Return where the evaluation starts."""
-    node = evaluation.node
-    return evaluation.forwards[0].call if isinstance(node, cst.FunctionDef) else node
 
 
 def _is_meant(script: Script, place: cst.CSTNode, network: cst.BaseExpression) -> bool:

@@ -46,6 +46,11 @@ class Evaluation(NamedTuple):
         return self.by_function or self.by_loader
 
     @property
+    def start(self) -> LoopNode | cst.Call:
+        """The loop, or the first forward pass of a function without one."""
+        return self.forwards[0].call if isinstance(self.node, cst.FunctionDef) else self.node
+
+    @property
     def body(self) -> cst.BaseSuite:
         """The code that runs in it."""
         return self.node.body

@@ -204,18 +204,17 @@ class FlaggedEvaluations(LoopAnalysis):
 
         def outcome(test: cst.BaseExpression) -> bool | None:
             match test:
+                case cst.Name() if test is branch.flag:
+                    return bool(given) if given is None or isinstance(given, (bool, str)) else None
                 case cst.UnaryOperation(expression=asked):
                     found = outcome(asked)
                     return None if found is None else not found
                 case cst.BooleanOperation(left=left, right=right):
                     return False if False in (outcome(left), outcome(right)) else None
-                case cst.Comparison(left=left, comparisons=[asked]) if left is not branch.flag:
-                    return None
-                case cst.Comparison(comparisons=[asked]):
+                case cst.Comparison(left=left, comparisons=[asked]) if left is branch.flag:
                     wanted = self.values.value_of(asked.comparator).literal
                     return _compared(asked.operator, given, wanted)
-            known = given is None or isinstance(given, (bool, str))
-            return bool(given) if known and test is branch.flag else None
+            return None
 
         return outcome(branch.test)
 
@@ -226,7 +225,8 @@ def _compared(operator: cst.BaseCompOp, given: object, wanted: object) -> bool |
         case cst.Is() | cst.IsNot():
             equal = given is wanted if given is None or isinstance(given, bool) else None
         case cst.In() | cst.NotIn():
-            equal = given in wanted if isinstance(wanted, tuple) else None
+            listed = wanted if isinstance(wanted, tuple) and isinstance(given, str) else None
+            equal = given in listed if listed is not None else None
         case _:
             equal = given == wanted if isinstance(given, (str, bool)) else None
     negated = isinstance(operator, (cst.IsNot, cst.NotIn, cst.NotEqual))
