@@ -12,10 +12,17 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from torchlint.finding import Finding, Safety
-from torchlint.page.document import HEADINGS, Page, check_page, read_page
+from torchlint.page.document import (
+    HEADINGS,
+    Page,
+    check_page,
+    headings,
+    read_page,
+    sections,
+    snippets,
+)
 from torchlint.page.files import page_beside
 from torchlint.page.header import Header
-from torchlint.page.inpython import headings, sections, snippets
 from torchlint.semantic.script import Script
 
 _CODE: Final = re.compile(r"[A-Z]{2,5}[0-9]{3}")

@@ -37,13 +37,12 @@ def test_the_program_alone_imports_click_and_no_command(shell: Shell, option: st
     assert {name for name in modules if name.startswith("torchlint.")} == {
         "torchlint.cli",
         "torchlint.cli.ends",
-        "torchlint.cli.failure",
-        "torchlint.cli.lazy",
-        "torchlint.cli.replay",
+        "torchlint.cli.terminal",
         "torchlint.cli.program",
+        "torchlint.cli.replay",
         "torchlint.cli.start",
         "torchlint.report",
-        "torchlint.report.escape",
+        "torchlint.report.text",
         "torchlint.timestamps",
     }
 
@@ -52,7 +51,6 @@ REPORTING = {
     "torchlint.report.card",
     "torchlint.report.entry",
     "torchlint.report.block",
-    "torchlint.report.excerpt",
     "torchlint.report.fixdiff",
 }
 """What a run imports only if it finds something."""

@@ -12,8 +12,14 @@ from syrupy.assertion import SnapshotAssertion
 
 from torchlint.harness.pace import LoaderSeen, Place
 from torchlint.harness.trace import Failure
-from torchlint.harness.tuning.rate import Rate
-from torchlint.harness.tuning.report import Decision, LoaderSite, SettingSearch, Trial, TuningReport
+from torchlint.harness.tuning.report import (
+    Decision,
+    LoaderSite,
+    Rate,
+    SettingSearch,
+    Trial,
+    TuningReport,
+)
 from torchlint.report.paint import Paint
 from torchlint.report.tuning import tuning_json, tuning_text
 

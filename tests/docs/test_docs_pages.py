@@ -12,12 +12,10 @@ import pytest
 from checkouts import ROOT, Copy
 
 from torchlint.docs.chart import speed_chart
-from torchlint.docs.claims import contradictions
-from torchlint.docs.links import anchor
-from torchlint.docs.lists import evidence_of, files, rules_of
+from torchlint.docs.lists import contradictions, evidence_of, files, rules_of
 from torchlint.docs.navigation import settings
 from torchlint.docs.picture import picture
-from torchlint.docs.site import site
+from torchlint.docs.site import anchor, site
 from torchlint.registry import load_registry
 from torchlint.testing.checkout import Checkout
 

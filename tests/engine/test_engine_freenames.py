@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from torchlint.engine.freenames import newly_unbound
+from torchlint.engine.fixproblem import newly_unbound
 from torchlint.source import Source
 
 

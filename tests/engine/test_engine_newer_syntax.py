@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from torchlint import check
-from torchlint.engine.newersyntax import needed_version
-from torchlint.engine.quickparse import parses
+from torchlint.engine.newersyntax import needed_version, parses
 
 RUNNING = sys.version_info[:2]
 

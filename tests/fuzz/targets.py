@@ -23,7 +23,7 @@ from rewired import rewired
 
 from torchlint.audit import audit
 from torchlint.config import ConfigError, Settings
-from torchlint.config.toml import parse
+from torchlint.config.values import parse
 from torchlint.engine import (
     FileResult,
     FixResult,

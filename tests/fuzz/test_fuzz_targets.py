@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from torchlint.config.settings import key_of, option_names
-from torchlint.report.toml import toml
+from torchlint.report.settings import toml
 from torchlint.source import Source, SourceError
 
 EXAMPLES: Final = os.environ.get("TORCHLINT_EXAMPLES")

@@ -15,8 +15,8 @@ from harness.pretend.build import library, unfit
 from harness.scripts import run_by, write
 
 from torchlint.finding import Safety
+from torchlint.harness.judging.anatomy import bound
 from torchlint.harness.judging.assessment import syncs_per_step
-from torchlint.harness.judging.bound import bound
 from torchlint.harness.judging.statistics import Speedup, speedup
 from torchlint.harness.pace import Pace
 from torchlint.harness.plan import Mode, Plan, Variant

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchlint.harness.child.load import Load
+from torchlint.harness.child.cost import Load
 from torchlint.harness.plan import COMPARED, Mode
 from torchlint.harness.runs.crowd import crowded_now
 from torchlint.harness.runs.process import environment

@@ -16,8 +16,7 @@ from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval
 from torchlint.harness.judging.verdict import Outcome, Verdict
 from torchlint.harness.plan import ORIGINAL, Plan, Variant
-from torchlint.harness.runs.changedlines import changes
-from torchlint.harness.runs.runner import Runner
+from torchlint.harness.runs.runner import Runner, changes
 from torchlint.harness.session import Session
 from torchlint.harness.trace import Trace
 

@@ -16,8 +16,8 @@ from torchlint.finding import Safety
 from torchlint.harness.judging.parity import Parity
 from torchlint.harness.plan import ORIGINAL, Launcher, Mode, Plan, Task, Variant
 from torchlint.harness.runs import process, torchrun
-from torchlint.harness.runs.merge import first_failure
 from torchlint.harness.runs.runner import Runner
+from torchlint.harness.runs.torchrun import first_failure
 from torchlint.harness.session import ScriptError, Session
 from torchlint.harness.trace import Failure, Trace
 from torchlint.profiles.idle import idle_time

@@ -13,7 +13,7 @@ import torch
 from harness.scripts import run, write
 
 from torchlint.finding import Safety
-from torchlint.harness.child.precision import tf32_products
+from torchlint.harness.child.identity import tf32_products
 from torchlint.harness.judging.parity import Parity
 from torchlint.harness.judging.promise import Comparison, compare_nudged
 from torchlint.harness.plan import ORIGINAL, Mode, Plan, Variant

@@ -11,13 +11,12 @@ from harness.scripts import write
 
 from torchlint.finding import Safety
 from torchlint.harness.judging.curves import compare_curves
-from torchlint.harness.judging.keeping import candidates, kept_together
 from torchlint.harness.judging.parity import Parity
 from torchlint.harness.judging.promise import Comparison
-from torchlint.harness.judging.verdict import Outcome, Report, Verdict
+from torchlint.harness.judging.verdict import Outcome, Report, Verdict, candidates, kept_together
 from torchlint.harness.plan import ORIGINAL, Mode, Plan, Variant
-from torchlint.harness.runs.merge import merged
 from torchlint.harness.runs.runner import Runner
+from torchlint.harness.runs.torchrun import merged
 from torchlint.harness.trace import ParameterMatch, Trace
 
 TRAINING = """

@@ -18,8 +18,8 @@ from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Speedup
 from torchlint.harness.judging.verdict import Change, Outcome, Report, Verdict
 from torchlint.harness.plan import Launcher, Variant
+from torchlint.report.conclusion import savings
 from torchlint.report.paint import Paint
-from torchlint.report.savings import savings
 from torchlint.report.verification import verification_text
 
 FASTER = Outcome(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from harness.scripts import PLAIN, run, write
 
-from torchlint.harness.judging.states import state_doubts, throttled
+from torchlint.harness.judging.parity import state_doubts, throttled
 from torchlint.harness.plan import ORIGINAL, Plan
 from torchlint.harness.session import Session
 from torchlint.harness.trace import Trace

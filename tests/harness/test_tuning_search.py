@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from torchlint.harness.pace import LoaderSeen, Pace
-from torchlint.harness.tuning.rate import Rate, TimedRun, noise_of, rate_of, steady_rate
-from torchlint.harness.tuning.search import cheaper, doubling, knee_of, next_between, undecided
+from torchlint.harness.tuning.report import Rate, TimedRun, noise_of, rate_of, steady_rate
+from torchlint.harness.tuning.session import cheaper, doubling, knee_of, next_between, undecided
 
 
 def exact(**rates: float) -> dict[int, Rate]:

@@ -9,17 +9,18 @@ import pytest
 from harness.scripts import PLAIN, run_by, write
 
 from torchlint.finding import Safety
-from torchlint.harness.judging.assessment import Evidence, assess
-from torchlint.harness.judging.promise import Comparison
-from torchlint.harness.judging.statistics import Interval, Speedup
-from torchlint.harness.judging.verdict import Outcome, Verdict
-from torchlint.harness.judging.work import (
+from torchlint.harness.judging.assessment import (
+    Evidence,
+    assess,
     crowd,
     judge_work,
     never_rests,
     work_noise,
     work_saved,
 )
+from torchlint.harness.judging.promise import Comparison
+from torchlint.harness.judging.statistics import Interval, Speedup
+from torchlint.harness.judging.verdict import Outcome, Verdict
 from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Trace
 from torchlint.report.verification import facts

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from torchlint.program.texts import Texts
+from torchlint.program.search import Texts
 
 # an import that was commented out: its bracket stays open to the end of the file
 COMMENTED = (

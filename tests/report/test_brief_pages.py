@@ -14,9 +14,9 @@ from report_samples import report_of
 from torchlint.links import DOCUMENTATION, REPOSITORY
 from torchlint.measurement import measurements_of
 from torchlint.registry import load_registry
-from torchlint.report.briefpage import brief_page, hover_page
 from torchlint.report.card import brief_card, card_of
 from torchlint.report.formats import render
+from torchlint.report.page import brief_page, hover_page
 from torchlint.report.paint import Paint
 from torchlint.rule import Rule
 

@@ -1,7 +1,6 @@
 """The checklist of all known techniques for one program."""
 
-from torchlint.audit.auditing import Audit, audit
-from torchlint.audit.program import of_program
+from torchlint.audit.auditing import Audit, audit, of_program
 from torchlint.audit.row import Row, Status
 from torchlint.audit.survey import ProgramFacts
 

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 from torchlint import suppress
-from torchlint.audit.catalogue import FAMILIES
-from torchlint.audit.line import Line
-from torchlint.audit.row import Row, Status
+from torchlint.audit.checkpoints import CHECKPOINTS
+from torchlint.audit.device import DEVICE
+from torchlint.audit.distributed import DISTRIBUTED
+from torchlint.audit.evaluation import EVALUATION
+from torchlint.audit.largemodels import LARGE_MODELS
+from torchlint.audit.leftovers import LEFTOVERS
+from torchlint.audit.management import MANAGEMENT
+from torchlint.audit.network import NETWORK
+from torchlint.audit.optimization import OPTIMIZATION
+from torchlint.audit.pipeline import PIPELINE
+from torchlint.audit.precision import PRECISION
+from torchlint.audit.row import Basis, Line, Row, Status
 from torchlint.audit.survey import ProgramFacts, Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, elsewhere, not_applicable
+from torchlint.audit.trainers import TRAINERS
 from torchlint.config import Settings
 from torchlint.engine import check_source
-from torchlint.engine.failures import internal_error
 from torchlint.engine.parsing import parse_script, syntax_tree
 from torchlint.engine.patterns import ignored_here
 from torchlint.engine.programs import Link, Linked, alone
-from torchlint.engine.results import FileResult
+from torchlint.engine.results import FileResult, internal_error
 from torchlint.finding import Finding
 from torchlint.measurement import Measurement, conclusive, measurements_beside
 from torchlint.registry import Registry, RegistryError, RuleHead, Selection
@@ -34,6 +43,31 @@ _OF_THE_ENGINE: Final = frozenset({"TL001", "TL002"})
 
 
 _UNKNOWN: Final = ProgramFacts()
+FAMILIES: Final[Mapping[str, tuple[Technique, ...]]] = {
+    "input pipeline": PIPELINE,
+    "host and device": DEVICE,
+    "precision and kernels": PRECISION,
+    "model and memory": NETWORK,
+    "large models": LARGE_MODELS,
+    "optimization step": OPTIMIZATION,
+    "evaluation": EVALUATION,
+    "distributed": DISTRIBUTED,
+    "debugging leftovers": LEFTOVERS,
+    "checkpoints": CHECKPOINTS,
+    "managing the run": MANAGEMENT,
+    "frameworks": TRAINERS,
+}
+"""Every technique, by the heading that it is printed under."""
+_STRONGEST_FIRST: Final = (
+    (Status.MISSING, Basis.CODE),
+    (Status.IN_USE, Basis.CODE),
+    (Status.CANNOT_TELL, Basis.CODE),
+    (Status.IN_USE, Basis.NO_FINDING),
+    (Status.MISSING, Basis.NO_FINDING),
+    (Status.NOT_APPLICABLE, Basis.CODE),
+    (Status.CANNOT_TELL, Basis.ELSEWHERE),
+)
+"""Which module answers for a technique: one that lacks it comes before one that has it."""
 
 
 @dataclass(frozen=True)
@@ -250,3 +284,56 @@ def _also(rows: list[Line]) -> str:
     shown = ", ".join(map(str, rows[:3]))
     more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
     return f" (also line{'s' if len(rows) > 1 else ''} {shown}{more})"
+
+
+def of_program(audits: Sequence[Audit]) -> Audit:
+    """Return the checklist of a program from those of its modules, the started one first."""
+    start, *others = audits
+    rows = [[_placed(row, each.path, start.path) for row in each.rows] for each in audits]
+    return Audit(
+        start.path,
+        tuple(_joined(of_technique) for of_technique in zip(*rows, strict=True)),
+        _once(line for each in audits for line in each.errors),
+        _once(line for each in audits for line in each.warnings),
+        tuple(each.path for each in others),
+    )
+
+
+def _placed(row: Row, path: str, start: str) -> Row:
+    """Return a row of a module as one of its program: with the file that its line is in."""
+    at = row.path or path
+    return replace(row, path="" if at == start or row.line is None else at)
+
+
+def _joined(rows: Iterable[Row]) -> Row:
+    """Return the row of a technique for all modules."""
+    strongest, *others = sorted(
+        rows, key=lambda row: _STRONGEST_FIRST.index((row.status, row.basis))
+    )
+    if not strongest.rules:
+        return strongest
+    agreeing = [row for row in others if row.rules]
+    places = _once(row.path for row in agreeing if row.path and row.path != strongest.path)
+    return replace(
+        strongest,
+        why=f"{strongest.why}{_also_in(places)}",
+        rules=_once(code for row in (strongest, *agreeing) for code in row.rules),
+        gain="; ".join(_once(part for row in (strongest, *agreeing) for part in _parts(row.gain))),
+        worth=max(row.worth for row in (strongest, *agreeing)),
+    )
+
+
+def _parts(gain: str) -> list[str]:
+    return gain.split("; ") if gain else []
+
+
+def _also_in(paths: Sequence[str]) -> str:
+    """Return a list of the other files, the first three by name."""
+    if not paths:
+        return ""
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f" (also in {', '.join(paths[:3])}{more})"
+
+
+def _once(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(lines))

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.audit.line import Line
+from torchlint.audit.row import Line
 from torchlint.semantic.data.loaders import Loader
 from torchlint.semantic.loops.loops import Role
 from torchlint.semantic.script import Script

@@ -8,8 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.line import Line
-from torchlint.audit.row import Basis, Status
+from torchlint.audit.row import Basis, Line, Status
 from torchlint.audit.survey import Survey
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from torchlint.cli.failure import remark, warn
 from torchlint.cli.run import Run
+from torchlint.cli.terminal import remark, warn
 from torchlint.engine import FileResult, WriteError, write_atomic
 from torchlint.engine.ignorecomments import Annotated, annotate
 from torchlint.report.summary import plural

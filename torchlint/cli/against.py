@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import click
 
-from torchlint.cli.gitcommand import git, git_bytes
 from torchlint.cli.options import all_of, flag
+from torchlint.cli.since import git, git_bytes
 from torchlint.finding import Safety
 from torchlint.harness.judging.verdict import Revision
 from torchlint.harness.plan import Variant

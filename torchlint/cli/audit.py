@@ -15,8 +15,8 @@ from torchlint.cli.parameters import OneOf
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import paint_for
 from torchlint.edit import Span
-from torchlint.engine.failures import guarded
 from torchlint.engine.parsing import UnparsableError
+from torchlint.engine.results import guarded
 from torchlint.engine.timelimit import within
 from torchlint.notebook import read_source
 from torchlint.source import Source, SourceError

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
-from torchlint.cli.failure import remark
 from torchlint.cli.run import Run, near, refused
+from torchlint.cli.terminal import remark
 from torchlint.engine import FileResult
 from torchlint.engine.patterns import ignored_here
 from torchlint.report.baseline import Baseline, BaselineError, is_baseline
 from torchlint.report.entry import Entry
-from torchlint.report.escape import printable
 from torchlint.report.identity import Identity, relative_path
 from torchlint.report.summary import plural
+from torchlint.report.text import printable
 
 
 def known_findings(run: Run, write: bool) -> KnownFindings | None:

@@ -8,10 +8,10 @@ from typing import Final
 
 import click
 
-from torchlint.cli.failure import remark
 from torchlint.cli.options import configuration_file_options
 from torchlint.cli.replay import CACHE, SUFFIX
 from torchlint.cli.run import refused
+from torchlint.cli.terminal import remark
 from torchlint.config import load
 from torchlint.report.summary import plural
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-from collections.abc import Sequence
+import signal
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from torchlint.cli.options import all_of
-from torchlint.cli.scripts import refuse_module, refuse_notebook, refuse_system
+from torchlint.cli.run import refused
+from torchlint.config import load
+from torchlint.engine.programs import Programs
 from torchlint.harness.plan import Launcher
+from torchlint.notebook import is_notebook
 
 _PYTHON: Final = re.compile(r"python[\d.]*")
 _WITH_VALUE: Final = ("-X", "-W")
@@ -26,6 +30,7 @@ _ACCELERATE: Final = frozenset(
     ("num-processes", "num-machines", "mixed-precision", "dynamo-backend", "main-process-port")
 )
 """Options of `accelerate launch` that a run understands."""
+_MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +171,111 @@ def _spec(name: str) -> ModuleSpec | None:
         path = f"{path}.{part}"
         spec = PathFinder.find_spec(path, list(spec.submodule_search_locations))
     return spec
+
+
+def refuse_system(command: str) -> None:
+    """Raise an error on a system where no groups of processes can be started and ended."""
+    if not hasattr(os, "fork"):
+        raise click.ClickException(
+            f"{command} runs scripts on Linux and macOS only; `check`, `fix` and `audit` work here"
+        )
+
+
+def refuse_notebook(command: str, script: Path) -> None:
+    """Raise a usage error if SCRIPT is a notebook."""
+    if is_notebook(str(script)):
+        raise click.ClickException(
+            f"{command} runs scripts, and {script} is a notebook: "
+            f"`jupyter nbconvert --to script {script}` makes a script of it"
+        )
+
+
+def refuse_module(command: str, script: Path) -> None:
+    """Raise a usage error if SCRIPT only defines what other scripts run, and name these."""
+    with refused():
+        starts = Programs(settings_of=lambda path: load(Path(path))).started_by(str(script))
+    if starts:
+        named = ", ".join(f"`torchlint {command} {each}`" for each in starts[:_MOST_NAMED])
+        more = f", or one of {len(starts) - _MOST_NAMED} more" if len(starts) > _MOST_NAMED else ""
+        raise click.ClickException(f"{script} runs nothing by itself; what runs it: {named}{more}")
+
+
+def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    if re.fullmatch(r"auto|cpu|mps|xpu|cuda(:\d+)?", value) is None:
+        raise click.BadParameter(f"no device `{value}`: take auto, cpu, cuda, cuda:N, mps or xpu")
+    return value
+
+
+device_option = click.option(
+    "--device",
+    default="auto",
+    callback=_device,
+    show_default=True,
+    metavar="auto|cpu|cuda|cuda:N|mps|xpu",
+    help="Device that the script may use.",
+)
+seed_option = click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of all random number generators."
+)
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=600,
+    show_default=True,
+    help="Time limit of one run, in seconds.",
+)
+verbose_option = click.option(
+    "--verbose", "-v", is_flag=True, help="Print the script's output to standard error."
+)
+launch_options = all_of(
+    click.option(
+        "--launcher",
+        type=click.Choice(["torchrun", "accelerate"]),
+        help="Launch the script as several processes; the slowest rank counts.",
+    ),
+    click.option(
+        "--nproc-per-node", type=click.IntRange(min=1), metavar="N", help="Processes per host."
+    ),
+    click.option(
+        "--nnodes",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="Number of hosts; start the same command on each.",
+    ),
+    click.option(
+        "--rdzv-endpoint",
+        default="",
+        metavar="HOST:PORT",
+        help="Address at which the hosts connect.",
+    ),
+)
+
+
+def end_on_sigterm() -> None:
+    """Handle SIGTERM like Ctrl-C, so that all child processes are ended."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """Raise `KeyboardInterrupt`, so that all child processes are ended."""
+    raise KeyboardInterrupt(number)
+
+
+def launcher(options: Mapping[str, Any]) -> Launcher | None:
+    """Return the launcher that the options ask for, None for a single process.
+
+    An `Accelerator` joins the processes of torchrun as it does those of `accelerate launch`.
+    """
+    count, nodes, endpoint = (
+        options[name] for name in ("nproc_per_node", "nnodes", "rdzv_endpoint")
+    )
+    if options["launcher"] is None:
+        if count is not None or nodes > 1 or endpoint:
+            raise click.UsageError("options for several processes need --launcher torchrun")
+        return None
+    if count is None:
+        raise click.UsageError("--launcher needs --nproc-per-node N")
+    if nodes > 1 and not endpoint:
+        raise click.UsageError("several hosts need --rdzv-endpoint HOST:PORT")
+    return Launcher(count, nodes, endpoint)

@@ -11,8 +11,7 @@ from torchlint.cli.parameters import complete_rule
 from torchlint.cli.run import known_rules, refused
 from torchlint.cli.terminal import paint_for
 from torchlint.measurement import measurements_of
-from torchlint.report.briefpage import brief_page
-from torchlint.report.page import page
+from torchlint.report.page import brief_page, page
 
 
 @click.command()

@@ -7,22 +7,28 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from torchlint.cli.failure import remark
-from torchlint.cli.fixoptions import Ending, fix_ending, written_fix_options
-from torchlint.cli.grouped import GroupedCommand
-from torchlint.cli.options import configuration_options, paths_argument, report_options, run_options
-from torchlint.cli.questions import Questions
+from torchlint.cli.options import (
+    Ending,
+    GroupedCommand,
+    configuration_options,
+    fix_ending,
+    paths_argument,
+    report_options,
+    run_options,
+    written_fix_options,
+)
 from torchlint.cli.run import Run, refused
-from torchlint.cli.terminal import with_progress
+from torchlint.cli.terminal import paint_for, remark, with_progress
 from torchlint.engine import Accept, FixResult, WriteError, fix_bytes, fix_paths, write_atomic
-from torchlint.engine.failures import guarded
+from torchlint.engine.results import guarded
 from torchlint.engine.timelimit import within
 from torchlint.engine.usedelsewhere import Projects
 from torchlint.finding import Finding, Safety
+from torchlint.report.block import question
 from torchlint.report.entry import Entry
 from torchlint.report.formats import TEXT
 from torchlint.report.report import Report
@@ -32,6 +38,24 @@ from torchlint.source import Source
 
 if TYPE_CHECKING:
     from torchlint.cli.baseline import KnownFindings
+
+_PROMPT: Final = "Make this fix? [y]es, [n]o, [a]ll {0}, [s]kip {0}, rest of [f]ile, [q]uit, [?]: "
+_HELP: Final = """\
+y  make this fix
+n  leave it
+a  make this fix and all others of {0}
+s  leave this fix and all others of {0}
+f  make this fix and all others in {1}
+q  leave this fix and all that follow; those made in earlier files are written
+"""
+_ANSWERS: Final = {
+    "yes": True,
+    "no": False,
+    "all": True,
+    "skip": False,
+    "file": True,
+    "quit": False,
+}
 
 
 @click.command(cls=GroupedCommand)
@@ -264,3 +288,58 @@ def _written(run: Run, result: FixResult) -> bool:
         run.report_errors([str(error)])
         return False
     return True
+
+
+class Questions:
+    """Questions on standard error, asked until an answer decides on all remaining fixes."""
+
+    def __init__(self, run: Run, total: int) -> None:
+        self._run = run
+        self._total = total
+        self._count = 0
+        self._rules: dict[str, bool] = {}
+        self._file = ""
+        self.has_quit = False
+
+    def ask(self, source: Source, finding: Finding) -> bool:
+        """Return whether the user accepts the fix of a finding."""
+        self._count += 1
+        decided = self._decided(source, finding)
+        if decided is not None:
+            return decided
+        (entry,) = self._run.entries(source, [finding])
+        paint = paint_for(self._run.settings.color, sys.stderr)
+        click.echo(question(entry, paint), err=True, color=paint.color)
+        place = f"{self._count} of {max(self._count, self._total)}. "
+        answer = _answer(
+            place + paint.strong(_PROMPT.format(finding.code)),
+            _HELP.format(finding.code, source.path),
+        )
+        if answer in ("all", "skip"):
+            self._rules[finding.code] = _ANSWERS[answer]
+        elif answer == "file":
+            self._file = source.path
+        self.has_quit = answer == "quit"
+        return _ANSWERS[answer]
+
+    def _decided(self, source: Source, finding: Finding) -> bool | None:
+        """Return what an earlier answer says about a fix, None if it has to be asked for."""
+        if self.has_quit:
+            return False
+        return True if source.path == self._file else self._rules.get(finding.code)
+
+
+def _answer(prompt: str, helped: str) -> str:
+    """Read until there is a valid answer; the end of the input counts as `quit`."""
+    while True:
+        click.echo(prompt, err=True, nl=False)
+        line = sys.stdin.readline()
+        if not line:
+            click.echo(err=True)
+            return "quit"
+        word = line.strip().lower()
+        for answer in _ANSWERS:
+            if word in (answer, answer[0]):
+                return answer
+        if word == "?":
+            click.echo(helped, err=True, nl=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -50,6 +50,37 @@ _SETTINGS: Final = (
     "target_device",
     *sorted(OF_THE_RUN),
 )
+_SUBJECTS: Final = {
+    "Measuring": (
+        *("module", "quick", "budget", "steps", "warmup", "rounds"),
+        *("seed", "device", "timeout"),
+    ),
+    "Comparing": ("against", "same_numbers", "fail_slower", "price"),
+    "Processes": ("launcher", "nproc_per_node", "nnodes", "rdzv_endpoint"),
+    "Fixes": (
+        *("apply", "interactive", "fix", "fix_only", "diff", "show_fixes"),
+        *("exit_non_zero_on_fix", "unsafe_fixes", "fixable", "unfixable"),
+    ),
+    "Rules": (
+        *("select", "extend_select", "ignore", "extend_ignore", "per_file_ignores", "preview"),
+        *("ignore_suppressions", "add_ignore", "target_torch", "target_device"),
+    ),
+    "Files": (
+        *("exclude", "extend_exclude", "respect_gitignore", "force_exclude", "stdin_filename"),
+        *("since", "results_only", "program", "show_files", "show_links"),
+    ),
+    "Report": (
+        *("output_format", "output_file", "sort", "show_low", "statistics"),
+        *("measured", "trace", "min_cost"),
+        *("baseline", "write_baseline", "quiet", "verbose", "color"),
+        *("as_json", "html", "history"),
+    ),
+    "Exit code": ("fail_on", "exit_zero"),
+    "Cache": ("no_cache", "cache_dir"),
+    "Run": ("watch", "jobs", "file_timeout"),
+}
+_REST: Final = "Configuration"
+_READ_ONLY = ("add_ignore", "write_baseline")
 
 
 def overrides(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,3 +235,75 @@ report_options = all_of(
     _switch("--exit-zero", "-e", help="Exit with 0 even if there are findings."),
 )
 """The options for the report and the exit code."""
+
+
+class GroupedCommand(click.Command):
+    """A command with a section of options per subject in its help."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by subject, in the order of the subjects."""
+        subject_of = {name: subject for subject, names in _SUBJECTS.items() for name in names}
+        sections: dict[str, list[tuple[str, str]]] = {name: [] for name in (*_SUBJECTS, _REST)}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and isinstance(param, click.Option):
+                sections[subject_of.get(param.name or "", _REST)].append(record)
+        for subject, records in sections.items():
+            if records:
+                with formatter.section(subject):
+                    formatter.write_dl(records)
+
+
+class Ending(NamedTuple):
+    """What a run with fixes writes, reports and fails on."""
+
+    writes: bool
+    """Whether fixes are written; otherwise their diff is printed."""
+    reports: bool = True
+    """Whether the remaining findings are reported."""
+    fails_on_left: bool = False
+    """Whether any remaining finding fails the run, not only one that is fixable."""
+    fails_on_fix: bool = False
+    """Whether a written fix fails the run."""
+    lists_fixes: bool = False
+    """Whether the written fixes are listed."""
+
+
+written_fix_options = all_of(
+    click.option("--diff", is_flag=True, help="Print the diff of the fixes, write nothing."),
+    click.option("--show-fixes", is_flag=True, help="List the fixes that were written."),
+    click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if a fix was written."),
+)
+"""The options of both commands."""
+check_fix_options = all_of(
+    click.option("--fix/--no-fix", help="Write the fixes and report the rest, as `fix --apply`."),
+    click.option("--fix-only", is_flag=True, help="Write the fixes, report nothing."),
+    written_fix_options,
+)
+"""The options with which `check` also fixes."""
+
+
+def fix_ending(options: Mapping[str, Any]) -> Ending:
+    """Return how `fix` ends."""
+    return Ending(
+        writes=(options["apply"] or options["interactive"]) and not options["diff"],
+        fails_on_fix=options["exit_non_zero_on_fix"],
+        lists_fixes=options["show_fixes"],
+    )
+
+
+def check_ending(options: Mapping[str, Any]) -> Ending | None:
+    """Return how `check` ends if it shall fix, else None; raises a usage error."""
+    asked = [name for name in ("fix", "fix_only", "diff") if options[name]]
+    if not asked:
+        return None
+    for name in (*_READ_ONLY, "measured"):
+        if options[name]:
+            raise click.UsageError(f"`{flag(asked[0])}` and `{flag(name)}` cannot go together")
+    return Ending(
+        writes=not options["diff"],
+        reports=not options["fix_only"],
+        fails_on_left=not options["fix_only"],
+        fails_on_fix=options["exit_non_zero_on_fix"],
+        lists_fixes=options["show_fixes"],
+    )

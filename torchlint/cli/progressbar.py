@@ -12,8 +12,8 @@ import click
 from torchlint.harness.judging.verdict import Outcome
 from torchlint.harness.news import Listener, Ratios
 from torchlint.harness.stage import Notify, Stage
-from torchlint.report.escape import printable
 from torchlint.report.summary import plural
+from torchlint.report.text import printable
 from torchlint.report.verification import compared_text, title
 
 

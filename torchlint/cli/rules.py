@@ -6,11 +6,10 @@ import sys
 
 import click
 
-from torchlint.cli.failure import fail
 from torchlint.cli.options import color_option
 from torchlint.cli.parameters import OneOf
 from torchlint.cli.run import known_rules
-from torchlint.cli.terminal import paint_for
+from torchlint.cli.terminal import fail, paint_for
 from torchlint.report.card import card_of
 from torchlint.report.catalogue import catalogue, catalogue_json
 

@@ -11,22 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from torchlint.cli.failure import fail, remark, warn
 from torchlint.cli.options import overrides
 from torchlint.cli.recording import Recording, inputs_of
 from torchlint.cli.replay import CACHE, Command, Output
-from torchlint.cli.terminal import paint_for, with_progress
+from torchlint.cli.terminal import fail, paint_for, remark, warn, with_progress
 from torchlint.config import ConfigError, Settings
 from torchlint.config.settings import DEFAULT_EXCLUDE
 from torchlint.engine import Discovery, FileResult, FixResult, Project, check_paths, discover
 from torchlint.engine.programs import Programs
 from torchlint.finding import Finding, Safety
 from torchlint.registry import Registry, RegistryError, Selection, load_registry
-from torchlint.report.escape import printable
 from torchlint.report.formats import BRIEF, FOLDING, STATISTICS, ReportWriter, render
 from torchlint.report.paint import Paint
-from torchlint.report.report import Report, Unfinished
-from torchlint.report.worth import in_order_of
+from torchlint.report.report import Report, Unfinished, in_order_of
+from torchlint.report.text import printable
 from torchlint.source import Source
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 
 import click
 
-from torchlint.cli.failure import remark
 from torchlint.cli.run import refused
+from torchlint.cli.terminal import remark
 from torchlint.registry import load_registry
 
 

@@ -12,7 +12,7 @@ from torchlint.cli.run import STDIN, Run, refused
 from torchlint.engine.jobs import read_bytes
 from torchlint.engine.ownpart import as_given
 from torchlint.notebook import read_source
-from torchlint.report.escape import printable
+from torchlint.report.text import printable
 from torchlint.semantic.view import Excerpt
 from torchlint.source import Source, SourceError
 

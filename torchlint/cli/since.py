@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from torchlint.cli.gitcommand import git
 from torchlint.cli.options import flag
 from torchlint.report.summary import plural
 
 if TYPE_CHECKING:
     from torchlint.edit import Span
     from torchlint.report.entry import Entry
-
 
 _OPTION: Final = "--since"
 _DIFF: Final = (
@@ -33,6 +32,12 @@ _READ_ONLY: Final = ("add_ignore", "write_baseline", "fix", "fix_only", "diff")
 since_option = click.option(
     "--since", metavar="REF", help="Report only findings on lines that differ from a git revision."
 )
+_QUIET: Final = (
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "core.hooksPath=/dev/null"),
+    *("-c", "core.quotePath=false"),
+)
+"""Settings with which git starts no other program."""
 
 
 class Hunk(NamedTuple):
@@ -175,3 +180,28 @@ def _merge_base(ref: str) -> str:
         raise click.UsageError(
             f"`--since {ref}`: no common ancestor with HEAD: fetch more history"
         ) from None
+
+
+def git(option: str, *arguments: str, cwd: str | None = None) -> str:
+    """Return what a git command prints; raises a click error that names the option."""
+    return git_bytes(option, *arguments, cwd=cwd).decode("utf-8", "surrogateescape")
+
+
+def git_bytes(option: str, *arguments: str, cwd: str | None = None) -> bytes:
+    """Return the bytes that a git command prints; raises a click error that names the option."""
+    try:
+        done = subprocess.run(
+            ["git", *_QUIET, *arguments],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise click.ClickException(f"`{option}` needs git, which is not installed") from None
+    except OSError as error:
+        raise click.ClickException(f"`{option}` needs git: {error.strerror}") from None
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+        raise click.ClickException(f"`{option}`: git: {said.removeprefix('fatal: ')}")
+    return done.stdout

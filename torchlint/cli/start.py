@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _drop_output()
         code = READER_GONE
     except OSError as error:
-        from torchlint.cli.failure import fail
+        from torchlint.cli.terminal import fail
 
         fail(f"the output cannot be written: {error.strerror}")
         _drop_output()

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
 import click
 
+from torchlint.report.text import printable
+
 if TYPE_CHECKING:
     from torchlint.report.paint import Paint
 
@@ -65,3 +67,23 @@ def with_progress(results: Iterable[Result], total: int, wanted: bool) -> Iterat
             bar.update(1)
             yield result
     click.echo(_LINE_GONE, err=True, nl=False)
+
+
+def fail(message: str) -> None:
+    """Print `error: …`, for a run that failed at least in part."""
+    _line("error:", "red", message)
+
+
+def warn(message: str) -> None:
+    """Print `warning: …`, for a run that goes on but may not do what was meant."""
+    _line("warning:", "magenta", message)
+
+
+def remark(message: str) -> None:
+    """Print a line that is not part of the result."""
+    click.echo(printable(message), err=True)
+
+
+def _line(word: str, color: str, message: str) -> None:
+    head = click.style(word, fg=color, bold=True)
+    click.echo(f"{head} {printable(' '.join(message.split()))}", err=True)

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from torchlint.cli.commandline import Started, started, started_arguments
-from torchlint.cli.failure import fail
-from torchlint.cli.grouped import GroupedCommand
-from torchlint.cli.launching import (
+from torchlint.cli.commandline import (
+    Started,
     device_option,
     end_on_sigterm,
     seed_option,
+    started,
+    started_arguments,
     timeout_option,
     verbose_option,
 )
-from torchlint.cli.options import color_option
-from torchlint.cli.terminal import paint_for
+from torchlint.cli.options import GroupedCommand, color_option
+from torchlint.cli.terminal import fail, paint_for
 from torchlint.engine import WriteError
 
 if TYPE_CHECKING:

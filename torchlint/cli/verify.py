@@ -15,28 +15,25 @@ from typing import Any, Final
 import click
 
 from torchlint.cli.against import Against, against_options, compared_with
-from torchlint.cli.commandline import started, started_arguments
-from torchlint.cli.epochs import epochs_of
-from torchlint.cli.failure import fail, remark, warn
-from torchlint.cli.grouped import GroupedCommand
-from torchlint.cli.launching import (
+from torchlint.cli.commandline import (
     device_option,
     end_on_sigterm,
     launch_options,
     launcher,
     seed_option,
+    started,
+    started_arguments,
     timeout_option,
     verbose_option,
 )
-from torchlint.cli.options import color_option, configuration_options
-from torchlint.cli.page import require_page, write_page
+from torchlint.cli.epochs import epochs_of
+from torchlint.cli.options import GroupedCommand, color_option, configuration_options
 from torchlint.cli.progressbar import progress_bar
 from torchlint.cli.run import Run, refused
-from torchlint.cli.terminal import paint_for
+from torchlint.cli.terminal import fail, paint_for, remark, warn
 from torchlint.cli.variants import Fixes
 from torchlint.engine import WriteError
-from torchlint.harness.judging.keeping import candidates, kept_together, together
-from torchlint.harness.judging.verdict import Report
+from torchlint.harness.judging.verdict import Report, candidates, kept_together, together
 from torchlint.harness.plan import ORIGINAL, Plan
 from torchlint.harness.session import InterruptedSession, ScriptError, Session
 from torchlint.report.verification import failure_line, verification_json, verification_text
@@ -288,4 +285,30 @@ def _apply(fixes: Fixes, codes: tuple[str, ...]) -> bool:
         return False
     names = ", ".join(os.path.relpath(file) for file in written)
     remark(f"Wrote {', '.join(codes)} to {names}." if written else "Nothing was kept to write.")
+    return True
+
+
+def require_page(file: Path, script: Path) -> None:
+    """Raise a usage error before any run if the page could not be rendered or written."""
+    if importlib.util.find_spec("jinja2") is None:
+        raise click.ClickException(
+            f"`--html` makes its page with jinja2, which {sys.executable} lacks: "
+            "`pip install 'torchlint[verify]'` brings it"
+        )
+    if file.resolve() == script.resolve():
+        raise click.ClickException(f"`--html {file}` would write over the script")
+    if not file.parent.is_dir():
+        raise click.ClickException(f"`--html {file}`: there is no folder {file.parent}")
+
+
+def write_page(file: Path, report: Report) -> bool:
+    """Write the page; print the error and return False on failure."""
+    from torchlint.report.html import verification_html
+
+    page = verification_html(report)
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as error:
+        fail(f"{file}: cannot be written: {error.strerror}")
+        return False
     return True

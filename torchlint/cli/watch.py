@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from torchlint.cli.failure import fail, remark
 from torchlint.cli.run import STDIN
+from torchlint.cli.terminal import fail, remark
 from torchlint.config.settings import DEFAULT_EXCLUDE
 from torchlint.engine.files import DECIDING
 

@@ -6,13 +6,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from torchlint.config.environment import from_environment
 from torchlint.config.requirement import required_torch
-from torchlint.config.settings import ENVIRONMENT, ConfigError, Settings
-from torchlint.config.toml import parse, read_text
-from torchlint.config.values import place, place_of, read_table
+from torchlint.config.settings import ENVIRONMENT, ConfigError, Settings, option_names, variable_of
+from torchlint.config.values import KINDS, parse, place, place_of, read_table, read_text
+
+_TABLES: Final = frozenset({"per_file_ignores", "severity", "rules"})
+"""Options that only files and the command line set."""
+_FLAGS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
 def load(
@@ -136,3 +138,31 @@ def _overridden(settings: Settings, overrides: Mapping[str, Any], source: str) -
         values["extend_select"] = overrides.get("extend_select", ())
     sources = {**settings.sources, **dict.fromkeys(overrides, source)}
     return replace(settings, **values, sources=sources)
+
+
+def from_environment() -> dict[str, Any]:
+    """Return the settings in the environment, by field name; raises `ConfigError`."""
+    values: dict[str, Any] = {}
+    for option in option_names():
+        text = os.environ.get(variable_of(option), "").strip()
+        if not text or option in _TABLES:
+            continue
+        kind = KINDS[option]
+        try:
+            values[option] = kind.read(_parsed(text, kind.schema.get("type")))
+        except ValueError as error:
+            raise ConfigError(f"{variable_of(option)}: {error}") from None
+    return values
+
+
+def _parsed(text: str, kind: Any) -> Any:
+    """Return a text as the type of a setting, or unchanged if it has another form."""
+    if kind == "boolean":
+        return _FLAGS.get(text.lower(), text)
+    if kind == "array":
+        return text.replace(",", " ").split()
+    if kind == "integer":
+        return int(text) if text.isdecimal() else text
+    if kind == "number":
+        return float(text) if text.replace(".", "", 1).isdecimal() else text
+    return text

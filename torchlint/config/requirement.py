@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from torchlint.config.toml import parse, read_text
+from torchlint.config.values import parse, read_text
 
 PROJECT_FILES: Final = (
     *("pyproject.toml", "setup.cfg", "setup.py", "requirements.txt"),

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from torchlint.docs.articles import BONUS, LAST, ORIGIN, TIPS, tip_of
 from torchlint.docs.chart import speed_chart
-from torchlint.docs.claims import contradictions
 from torchlint.docs.picture import picture
-from torchlint.measurement import EVIDENCE
+from torchlint.measurement import EVIDENCE, Measurement, measurements
 from torchlint.page.files import PAGE, pack_folder
 from torchlint.registry import RegistryError, load_registry
 from torchlint.report.card import card_of
@@ -21,6 +19,41 @@ from torchlint.rule import Rule
 from torchlint.testing.checkout import Checkout
 
 _GENERATED: Final = "<!-- Written by `python -m torchlint.docs` from the rules: edit those. -->"
+LAST: Final = "S3"
+"""The key of the article that rules use; `S0` to `S2` are texts without a public address."""
+
+TITLE: Final = "Faster Deep Learning Training with PyTorch"
+
+ORIGIN: Final = (
+    "Many rules look for what an article of 2021 advises: "
+    f"[{TITLE}](https://efficientdl.com/faster-deep-learning-in-pytorch-a-guide/) by Lorenz Kuhn. "
+    "Below are its tips and their rules. Most of them are also in PyTorch's "
+    "[Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html)."
+)
+
+TIPS: Final = (
+    "Learning-rate schedule",
+    "Workers and pinned memory",
+    "Batch size",
+    "Mixed precision",
+    "Choice of optimizer",
+    "cuDNN autotuner",
+    "Transfers between host and device",
+    "Activation checkpointing",
+    "Gradient accumulation",
+    "Training on several GPUs",
+    "Gradients set to None",
+    "Tensors that share memory with arrays",
+    "Debugging tools switched off",
+    "Gradient clipping",
+    "No bias before batch norm",
+    "No gradients in evaluation",
+    "Normalized inputs and batch norm",
+)
+"""The subjects of the seventeen tips, in order."""
+
+BONUS: Final = "bonus"
+"""The word after the key for advice outside of the tips."""
 
 
 def files(tree: Checkout) -> dict[Path, str]:
@@ -129,3 +162,37 @@ def _advised(source: str, rules: Sequence[type[Rule]], folder: str) -> Iterator[
 
 def _text(lines: Iterable[str]) -> str:
     return "\n".join((_GENERATED, "", *lines, ""))
+
+
+def contradictions(
+    rules: Sequence[type[Rule]], evidence: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> Iterator[str]:
+    """Yield a line for each default rule whose claim the measurements contradict.
+
+    An impact of medium or high claims a faster step, a low one only that no step is slower.
+    Measurements on an accelerator decide; those on a CPU count where there are no others, and
+    the rule is not for accelerators. A rule that is off by default claims nothing.
+    """
+    for rule in rules:
+        if not rule.default or rule.gain != "speed":
+            continue
+        refuting = ("SLOWER",) if rule.impact == "low" else ("SAME", "SLOWER")
+        for each in _decisive(rule, measurements(evidence.get(rule.code, ()))):
+            if each.verdict in refuting:
+                yield (
+                    f"{rule.code} claims impact {rule.impact}, but was measured {each.verdict} "
+                    f"on {each.device}, torch {each.torch}: write `default: false`, or claim less"
+                )
+
+
+def _decisive(rule: type[Rule], found: Sequence[Measurement]) -> Sequence[Measurement]:
+    accelerators = [each for each in found if not each.on_cpu]
+    if accelerators or rule.device == "accelerator":
+        return accelerators
+    return found
+
+
+def tip_of(source: str) -> str:
+    """Return the heading of the tip of `S3.7`."""
+    number = source.partition(".")[2]
+    return "Other advice" if number == BONUS else f"{number}. {TIPS[int(number) - 1]}"

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from torchlint.docs.articles import LAST
-from torchlint.docs.links import tip_link
-from torchlint.docs.lists import evidence_of, rules_of
+from torchlint.docs.lists import LAST, TITLE, evidence_of, rules_of, tip_of
 from torchlint.measurement import measurements
 from torchlint.page.document import Snippet
 from torchlint.report.page import prose
@@ -18,12 +16,15 @@ from torchlint.report.paint import Paint
 from torchlint.rule import Rule
 from torchlint.testing.checkout import Checkout
 
-_LINK: Final = re.compile(r"(?<=\]\()[./]*rules/torchlint_rules/([a-z0-9]+)_[a-z0-9_]+(?:/page)?\.md")
+_LINK: Final = re.compile(
+    r"(?<=\]\()[./]*rules/torchlint_rules/([a-z0-9]+)_[a-z0-9_]+(?:/page)?\.md"
+)
 """Matches a link from a page in `docs/` to the page beside a rule."""
 
 
 _LEGEND: Final = (
-    "The lines `-` and `+` are the fix; a line `!` is reported without a fix. Every example is a test."
+    "The lines `-` and `+` are the fix; a line `!` is reported without a fix. "
+    "Every example is a test."
 )
 
 
@@ -90,3 +91,14 @@ def _folded(snippet: Snippet, language: str, is_open: bool) -> Iterator[str]:
         yield f"    ```{info}"
         yield from (f"    {line}".rstrip() for line in code.split("\n"))
         yield "    ```"
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor that Markdown renderers make for a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def tip_link(source: str, page: str) -> str:
+    """Return a link to the tip of `S3.7` on the page of tips."""
+    tip = tip_of(source)
+    return f"[{TITLE}: {tip}]({page}#{anchor(tip)})"

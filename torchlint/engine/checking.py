@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from torchlint.config import Settings
 from torchlint.edit import Span
-from torchlint.engine.asynckeyword import renamed
-from torchlint.engine.failures import internal_error
 from torchlint.engine.grading import Grades
 from torchlint.engine.keptimports import SharedImports
-from torchlint.engine.ownpart import own_part
+from torchlint.engine.newersyntax import parses, renamed
+from torchlint.engine.ownpart import own_part, told_once, weighed
 from torchlint.engine.parsing import (
     PYTHON_2,
     UnparsableError,
@@ -23,11 +22,8 @@ from torchlint.engine.parsing import (
 )
 from torchlint.engine.patterns import rules_here
 from torchlint.engine.programs import Link, Linked, alone
-from torchlint.engine.quickparse import parses
 from torchlint.engine.relevance import UNPARSABLE, UNUSED, asks_only_to_parse, relevant
-from torchlint.engine.repeats import told_once
-from torchlint.engine.results import FileResult
-from torchlint.engine.stakes import weighed
+from torchlint.engine.results import FileResult, internal_error
 from torchlint.engine.timelimit import Overdue
 from torchlint.engine.torchimports import TORCH, TorchImport, imports_torch, torch_import
 from torchlint.engine.usedelsewhere import UsedElsewhere, used_nowhere

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+import symtable
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final
 
 from torchlint.edit import Edit
-from torchlint.engine.freenames import newly_unbound
-from torchlint.engine.parsing import UnparsableError, compile_problem, syntax_problem
+from torchlint.engine.parsing import UnparsableError, compile_problem, syntax_problem, syntax_tree
 from torchlint.source import Source, SourceError
 from torchlint.suppress import Comment, comments_of, is_suppression
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_BINDING: Final[dict[type[ast.AST], str]] = {
+    ast.arg: "arg",
+    ast.FunctionDef: "name",
+    ast.AsyncFunctionDef: "name",
+    ast.ClassDef: "name",
+    ast.ExceptHandler: "name",
+    ast.MatchAs: "name",
+    ast.MatchStar: "name",
+    ast.MatchMapping: "rest",
+}
+"""The fields of nodes that bind a name, apart from `Name` nodes in a store context."""
+_BUILTINS: Final = frozenset(dir(builtins))
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+_INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def fix_problem(before: Source, after: Source, edits: Iterable[Edit]) -> str | None:
@@ -93,3 +113,249 @@ def _is_about(edit: Edit, comment: Comment, before: Source) -> bool:
     start = edit.span.start + len(replaced) - len(replaced.lstrip())
     end = edit.span.end - len(replaced) + len(replaced.rstrip())
     return comment.span.start <= start < end <= comment.span.end
+
+
+def newly_unbound(before: Source, after: Source) -> str | None:
+    """Return what is wrong if `after` reads an unbound name that was bound in `before`, or None.
+
+    Raises `UnparsableError` if one of the two does not parse.
+    """
+    old, new = syntax_tree(before), syntax_tree(after)
+    had, has = _Words(old), _Words(new)
+    if not has.is_open:
+        unresolved = {name for _, name in _unresolved(after) - _unresolved(before)}
+        lost = min(unresolved & had.bound, default=None)
+        if lost is not None:
+            what = "its import" if lost in had.imported else "what binds it"
+            return f"leaves `{lost}` in use and takes {what} out"
+    early = min((_free_at_top(new) - _free_at_top(old)) & has.bound, default=None)
+    return f"reads `{early}` above what binds it" if early is not None else None
+
+
+def _unresolved(source: Source) -> frozenset[tuple[tuple[str, ...], str]]:
+    """Return the names that no scope around their reads binds, each with the path of its scope."""
+    try:
+        top = symtable.symtable(source.text, source.path, "exec")
+    except SyntaxError:  # it parses, but does not compile
+        return frozenset()
+    bound = set(_BUILTINS)
+    reads: set[tuple[tuple[str, ...], str]] = set()
+    pending: list[tuple[tuple[str, ...], symtable.SymbolTable]] = [((), top)]
+    while pending:
+        path, table = pending.pop()
+        pending += (((*path, each.get_name()), each) for each in table.get_children())
+        for symbol in table.get_symbols():
+            is_global = table is top or symbol.is_global()
+            if is_global and (symbol.is_assigned() or symbol.is_imported()):
+                bound.add(symbol.get_name())
+            if is_global and symbol.is_referenced():
+                reads.add((path, symbol.get_name()))
+    return frozenset((path, name) for path, name in reads if name not in bound)
+
+
+class _Words:
+    """The names that a text reads, and the names that it binds anywhere."""
+
+    def __init__(self, *roots: ast.AST) -> None:
+        self.read: set[str] = set()
+        self.bound: set[str] = set()
+        self.imported: set[str] = set()
+        for node in chain.from_iterable(map(ast.walk, roots)):
+            if isinstance(node, ast.Name):
+                (self.read if isinstance(node.ctx, ast.Load) else self.bound).add(node.id)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                self.imported.update(map(bound_by, node.names))
+            elif type(node) in _BINDING:
+                self.bound.add(getattr(node, _BINDING[type(node)]) or "")
+        self.bound |= self.imported
+        self.is_open = "*" in self.imported
+        """Whether there is a star import, which may bind any name."""
+
+
+def _free_at_top(tree: ast.Module) -> frozenset[str]:
+    """Return the names that module-level code reads before anything can have bound them.
+
+    The body of a function counts where module-level code first calls it.
+    """
+    order = _Order()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            order.bound.update(node.names)
+    order.visit_all(tree.body)
+    return frozenset(order.free)
+
+
+class _Order(ast.NodeVisitor):
+    """A visitor of module-level code in the order in which it runs."""
+
+    def __init__(self) -> None:
+        self.bound = set(_BUILTINS)
+        self.free: set[str] = set()
+        self.functions: dict[str, _Function] = {}
+        self.in_class = False
+
+    def visit_all(self, nodes: Iterable[ast.AST | None]) -> None:
+        """Visit nodes one after the other."""
+        for node in nodes:
+            if node is not None:
+                self.visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        """Bind the name, or record it if it is read unbound."""
+        if isinstance(node.ctx, ast.Load):
+            self._read(node.id)
+        elif isinstance(node.ctx, ast.Store):
+            self._bind(node.id)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        """Visit the value before its targets."""
+        self.visit_all([node.value, *node.targets])
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        """Visit the value but not the annotation."""
+        if node.value is not None:
+            self.visit_all([node.value, node.target])
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        """Read the target before binding it."""
+        if isinstance(node.target, ast.Name):
+            self._read(node.target.id)
+        self.visit_all([node.value, node.target])
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        """Visit the value before its target."""
+        self.visit_all([node.value, node.target])
+
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        """Visit the iterable before the target."""
+        self.visit_all([node.iter, node.target, *node.body, *node.orelse])
+
+    visit_AsyncFor = visit_For  # noqa: N815
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        """Bind the name of the exception in its handler."""
+        self.visit_all([node.type])
+        self._bind(node.name)
+        self.visit_all(node.body)
+
+    def visit_MatchAs(self, node: ast.MatchAs) -> None:
+        """Bind the names that the pattern captures."""
+        self.generic_visit(node)
+        self._bind(node.name)
+
+    def visit_MatchStar(self, node: ast.MatchStar) -> None:
+        """Bind the names that the pattern captures."""
+        self._bind(node.name)
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        """Bind the names that the pattern captures."""
+        self.generic_visit(node)
+        self._bind(node.rest)
+
+    def visit_Import(self, node: ast.Import | ast.ImportFrom) -> None:
+        """Bind the imported names."""
+        for alias in node.names:
+            self._bind(bound_by(alias))
+
+    visit_ImportFrom = visit_Import  # noqa: N815
+
+    def visit_FunctionDef(self, node: _Function) -> None:
+        """Visit decorators and defaults of a function, and bind its name."""
+        self.visit_all([*node.decorator_list, *node.args.defaults, *node.args.kw_defaults])
+        if not self.in_class:
+            self.functions[node.name] = node
+        self._bind(node.name)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        """Visit the defaults of a lambda."""
+        self.visit_all([*node.args.defaults, *node.args.kw_defaults])
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Visit the body of a class in a scope of its own."""
+        self.visit_all([*node.decorator_list, *node.bases, *node.keywords])
+        outer, inside = set(self.bound), self.in_class
+        self.in_class = True
+        self.visit_all(node.body)
+        self.bound, self.in_class = outer, inside
+        self._bind(node.name)
+
+    def visit_ListComp(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    ) -> None:
+        """Visit a comprehension, whose targets have a scope of their own."""
+        outer = set(self.bound)
+        for each in node.generators:
+            self.visit_all([each.iter, each.target, *each.ifs])
+        made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        self.visit_all(made)
+        self.bound = outer
+
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp  # noqa: N815
+
+    def visit_Call(self, node: ast.Call) -> None:
+        """Visit the body of a function of this file at its first call."""
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name):
+            self._run(node.func.id)
+
+    def _run(self, name: str) -> None:
+        """Read the globals that a function uses, including those of functions that it calls."""
+        function = self.functions.pop(name, None)
+        if function is None:
+            return
+        inside = _Words(*function.body)
+        own = inside.bound | _Words(function.args).bound
+        for word in sorted(inside.read - own):
+            self._read(word)
+            self._run(word)
+
+    def _read(self, name: str) -> None:
+        if name not in self.bound and "*" not in self.bound:
+            self.free.add(name)
+
+    def _bind(self, name: str | None) -> None:
+        if name:
+            self.bound.add(name)
+
+
+def imports_of(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yield the import statements, in no particular order."""
+    return _imports(tree, ())
+
+
+def importable(tree: ast.Module) -> dict[str, set[str]]:
+    """Return the names that a module binds by imports, and what it imports under each.
+
+    Imports inside functions and classes do not count: other modules cannot import their names.
+    """
+    found: dict[str, set[str]] = {}
+    for node in _imports(tree, _INNER):
+        for alias in node.names:
+            word = bound_by(alias)
+            meaning = alias.name if alias.asname else word
+            if isinstance(node, ast.ImportFrom):
+                meaning = f"{'.' * node.level}{node.module or ''}.{alias.name}"
+            found.setdefault(word, set()).add(meaning)
+    return found
+
+
+def bound_by(alias: ast.alias) -> str:
+    """Return the name that an import binds."""
+    return alias.asname or alias.name.partition(".")[0]
+
+
+def _imports(
+    tree: ast.AST, outside: tuple[type[ast.stmt], ...]
+) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yield the import statements that are not inside nodes of the types `outside`."""
+    blocks = [tree]
+    while blocks:
+        block = blocks.pop()
+        for name in _BLOCKS:
+            for node in getattr(block, name, ()):
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    yield node
+                elif not isinstance(node, outside):
+                    blocks.append(node)

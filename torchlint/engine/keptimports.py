@@ -10,8 +10,7 @@ from typing import Final
 
 from torchlint.caching import cached_method
 from torchlint.edit import Edit, Span
-from torchlint.engine.fixproblem import fix_problem
-from torchlint.engine.imports import bound_by, importable, imports_of
+from torchlint.engine.fixproblem import bound_by, fix_problem, importable, imports_of
 from torchlint.engine.parsing import UnparsableError, syntax_tree
 from torchlint.engine.usedelsewhere import UsedElsewhere
 from torchlint.finding import Finding

@@ -8,8 +8,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-from torchlint.engine.newersyntax import needed_version
-from torchlint.engine.quickparse import parses
+from torchlint.engine.newersyntax import needed_version, parses
 from torchlint.semantic.view import ALONE, View
 from torchlint.source import Position, Source
 

@@ -14,9 +14,9 @@ from torchlint.engine.answers import Accept
 from torchlint.engine.cache import Cache, key_of
 from torchlint.engine.files import WORTH_REMEMBERING
 from torchlint.engine.jobs import CheckTask, Done, FixTask, Job, Read, Task, Work, read_bytes
+from torchlint.engine.newersyntax import parses
 from torchlint.engine.programs import Programs
 from torchlint.engine.project import Project
-from torchlint.engine.quickparse import parses
 from torchlint.engine.relevance import asks_only_to_parse, relevant
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.engine.rounds import in_rounds

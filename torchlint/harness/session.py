@@ -14,15 +14,20 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from torchlint.harness.judging.assessment import Evidence, assess, durations, syncs_per_step
-from torchlint.harness.judging.bound import Bound, bound
+from torchlint.harness.judging.anatomy import Bound, bound
+from torchlint.harness.judging.assessment import (
+    Evidence,
+    assess,
+    crowd,
+    durations,
+    syncs_per_step,
+    work_noise,
+)
 from torchlint.harness.judging.doubt import STEPS_BY_HAND, Doubt
-from torchlint.harness.judging.parity import Parity
+from torchlint.harness.judging.parity import Parity, state_doubts, throttled
 from torchlint.harness.judging.promise import Comparison
-from torchlint.harness.judging.states import state_doubts, throttled
 from torchlint.harness.judging.statistics import Interval, noise_band, step_time
 from torchlint.harness.judging.verdict import Outcome, Report
-from torchlint.harness.judging.work import crowd, work_noise
 from torchlint.harness.news import Listener
 from torchlint.harness.plan import BY_HAND, ORIGINAL, Plan, Variant
 from torchlint.harness.runs import process, tree

@@ -6,7 +6,9 @@ Reading a page and writing it back gives the same bytes.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from inspect import cleandoc
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,6 +37,8 @@ _OTHERS: Final = {".py": "python", ".json": "json", ".yaml": "yaml", ".sh": "sh"
 """The languages of the other files, by the ends of their names."""
 _UNTITLED: Final = 'each file of several has a title of its own, such as title="data.py"'
 _SETTING: Final = re.compile(r"([a-z-]+): (\S.*)")
+_IN_DOCSTRING: Final = re.compile(r"^ *## (.+?) *$", re.MULTILINE)
+_COMMENTED: Final = re.compile(rf"# ({'|'.join(SETTINGS)}): *(.*)")
 
 
 class Snippet(NamedTuple):
@@ -258,3 +262,26 @@ class _Parts:
 
     def _error(self, said: str, at: int) -> PageError:
         return PageError(self._file, at + 1, said)
+
+
+def headings(doc: str) -> tuple[str, ...]:
+    """Return the headings of a docstring, in order."""
+    return tuple(_IN_DOCSTRING.findall(doc))
+
+
+def sections(doc: str) -> Mapping[str, str]:
+    """Return the sections of a docstring, by heading."""
+    _, *parts = _IN_DOCSTRING.split(cleandoc(doc))
+    return {name: text.strip("\n") for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def snippets(examples: Mapping[str, str]) -> Iterator[Snippet]:
+    """Yield examples from a dictionary; comments at the top of the code are its settings."""
+    for title, written in examples.items():
+        lines = textwrap.dedent(written.lstrip("\n")).rstrip().split("\n")
+        settings: dict[str, str] = {}
+        while lines and (match := _COMMENTED.fullmatch(lines[0].strip())) is not None:
+            settings[match[1]] = match[2]
+            del lines[0]
+        code = "\n".join(lines)
+        yield Snippet(title, textwrap.dedent(code) if settings else code, settings)

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from torchlint.profiles.recording import Call, Ranges, Recording
-from torchlint.profiles.stacks import Stack, own_times, stacks_at
+from torchlint.profiles.recording import Call, Ranges, Recording, Stack, own_times, stacks_at
 
 _NEAR: Final = 20.0
 """Microseconds by which the clocks of host and device may differ."""

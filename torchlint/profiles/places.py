@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from torchlint.caching import cached_method
-from torchlint.profiles.stacks import Stack
+from torchlint.profiles.recording import Stack
 
 _FRAME: Final = re.compile(r"(?P<file>.+\.py)\((?P<line>\d+)\): (?P<name>.+)")
 """A function as torch.profiler names it; the line is the first, or one inside."""

@@ -10,7 +10,7 @@ from typing import Final
 from torchlint.report.card import Card
 from torchlint.report.paint import Paint
 from torchlint.report.ruffjson import dumps
-from torchlint.report.wrapping import wrapped
+from torchlint.report.text import wrapped
 
 _WIDTH: Final = 96
 _OFF: Final = " (preview: off by default)"

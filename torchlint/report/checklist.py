@@ -10,10 +10,10 @@ from itertools import groupby
 from typing import Any, Final
 
 from torchlint.audit import Audit, Row, Status
-from torchlint.report.escape import printable
 from torchlint.report.paint import Paint
 from torchlint.report.ruffjson import dumps
 from torchlint.report.summary import plural
+from torchlint.report.text import printable
 
 _VERSION: Final = 1
 _LEFT: Final = 9

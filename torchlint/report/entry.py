@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from torchlint.finding import Finding, Fix, Note, Safety
-from torchlint.report.severity import at_least, severity_of
 from torchlint.source import Part, Position, Source
 
 if TYPE_CHECKING:
     from torchlint.report.card import Card
-    from torchlint.report.gain import Measured, Traced
+
+_BY_IMPACT: Final[Mapping[str, str]] = {"high": "error", "medium": "warning", "low": "note"}
+_ORDER: Final = ("note", "warning", "error")
+_AFTERWORDS: Final = {
+    "SAME": ", no measurable difference",
+    "SLOWER": ", slower",
+    "DIFFERENT": ", other numbers",
+    "UNSURE": ", too noisy to tell",
+}
 
 
 @dataclass(frozen=True)
@@ -130,3 +138,69 @@ class Entry:
     def remarks(self) -> str:
         """The notes about other files as one text to append to a message, often empty."""
         return "".join(f"; {note.message} ({note.place})" for note in self.notes_elsewhere)
+
+
+def severity_of(impact: str, chosen: str | None = None) -> str:
+    """Return `error`, `warning` or `note`: what the settings chose, else by the impact."""
+    return chosen or _BY_IMPACT.get(impact, "warning")
+
+
+def at_least(severity: str, step: str) -> bool:
+    """Return whether a severity reaches a step, which may be an impact as well."""
+    return _ORDER.index(severity) >= _ORDER.index(_BY_IMPACT.get(step, step))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The measured gain of fixing a rule's findings in this script."""
+
+    verdict: str
+    device: str
+    ratio: float
+    """The step time of the original over that of the fixed script."""
+    low: float
+    high: float
+    safety: Safety
+    """The least safety class of the applied fixes."""
+    findings: int = 1
+    """How many findings were fixed together."""
+
+    @property
+    def share(self) -> float | None:
+        """The share of a step that the findings cost, None where that is unknown."""
+        if self.verdict in ("DIFFERENT", "UNSURE"):
+            return None
+        return 0.0 if self.verdict == "SAME" else 1 - 1 / self.ratio
+
+    @property
+    def words(self) -> str:
+        """The result in a few words, with its device."""
+        together = f", all {self.findings} together" if self.findings > 1 else ""
+        return (
+            f"measured {self.ratio:.2f}x on {self.device}{together}"
+            f"{_AFTERWORDS.get(self.verdict, '')}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What a profiler's trace shows at the lines of a finding."""
+
+    share: float
+    """The share of the recorded time in which the device was idle because of them.
+
+    In a trace without a device, the share in which the host was there.
+    """
+    on_device: bool
+    waits: int
+    """How often the host waited there for the device."""
+    findings: int = 1
+    """How many findings are about the same lines."""
+
+    @property
+    def words(self) -> str:
+        """The cost in a few words."""
+        what = "device idle" if self.on_device else "host busy"
+        waits = f", {self.waits} waits" if self.waits > 1 else ", 1 wait" if self.waits else ""
+        together = f", all {self.findings} together" if self.findings > 1 else ""
+        return f"trace: {what} {100 * self.share:.2g} %{waits}{together}"

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from torchlint.edit import Edit, apply_edits, in_order
 from torchlint.finding import Fix
-from torchlint.report.columns import Cells, Window
 from torchlint.report.paint import Paint
+from torchlint.report.text import Cells, Window
 from torchlint.source import Source
 
 _CONTEXT: Final = 1

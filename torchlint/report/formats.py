@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from torchlint.report.report import Report
 
 _OF_A_FILE: Final[Mapping[str, str]] = {
-    "full": "torchlint.report.full:full",
-    "concise": "torchlint.report.lists:concise",
-    "grouped": "torchlint.report.lists:grouped",
+    "full": "torchlint.report.block:full",
+    "concise": "torchlint.report.lines:concise",
+    "grouped": "torchlint.report.lines:grouped",
     "json": "torchlint.report.ruffjson:as_json",
     "json-lines": "torchlint.report.ruffjson:as_json_lines",
-    "github": "torchlint.report.github:github",
-    "azure": "torchlint.report.azure:azure",
-    "pylint": "torchlint.report.lists:pylint",
+    "github": "torchlint.report.lines:github",
+    "azure": "torchlint.report.lines:azure",
+    "pylint": "torchlint.report.lines:pylint",
 }
 """The formats in which what is said of a file does not depend on any other."""
 _OF_ALL: Final[Mapping[str, str]] = {
     "sarif": "torchlint.report.sarif:sarif",
-    "gitlab": "torchlint.report.gitlab:gitlab",
+    "gitlab": "torchlint.report.reviews:gitlab",
     "junit": "torchlint.report.junit:junit",
     "markdown": "torchlint.report.markdown:markdown",
-    "rdjson": "torchlint.report.rdjson:rdjson",
+    "rdjson": "torchlint.report.reviews:rdjson",
 }
 _STATISTICS: Final[Mapping[str, str]] = {
     "full": "torchlint.report.statistics:statistics",

@@ -16,9 +16,9 @@ from torchlint import __version__
 from torchlint.harness.judging.anatomy import Step
 from torchlint.harness.judging.verdict import Outcome, Report, Verdict
 from torchlint.harness.plan import Variant
-from torchlint.report.escape import printable
 from torchlint.report.htmlcharts import Chart, losses, one_step, step_times
 from torchlint.report.paint import Paint
+from torchlint.report.text import printable
 from torchlint.report.unified import diff_lines
 from torchlint.report.verification import (
     changed_files,

@@ -8,9 +8,9 @@ from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from torchlint.report.entry import Entry
-from torchlint.report.escape import printable
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
+from torchlint.report.text import printable
 
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from torchlint.report.entry import Entry
-from torchlint.report.markdowntext import cell, html
+from torchlint.report.identity import line_link, repository_path
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
-from torchlint.report.repository import line_link, repository_path
 from torchlint.report.summary import plural, ranked
+from torchlint.report.text import printable
 from torchlint.report.unified import diff_lines
 
 _MOST: Final = 60_000
@@ -90,3 +90,22 @@ def _that_fit(parts: list[str], room: int) -> list[str]:
             break
         kept.append(part)
     return kept
+
+
+def cell(text: str) -> str:
+    """Return a text that is one cell of a table: code stays code, everything else is escaped."""
+    parts = printable(text).replace("|", "\\|").split("`")
+    if len(parts) % 2 == 0:
+        return _escaped("'".join(parts))
+    return "`".join(part if at % 2 else _escaped(part) for at, part in enumerate(parts))
+
+
+def html(text: str) -> str:
+    """Return a text for the inside of an HTML element."""
+    return printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _escaped(text: str) -> str:
+    for sign in "<*_[]@":
+        text = text.replace(sign, f"&#{ord(sign)};")
+    return text

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from torchlint.finding import Safety
-from torchlint.report.entry import Entry
-from torchlint.report.gain import Measured
+from torchlint.report.entry import Entry, Measured
 
 _VERSION: Final = 1
 _VERDICTS: Final = ("FASTER", "SAME", "SLOWER", "DIFFERENT", "UNSURE")

@@ -12,8 +12,7 @@ from typing import Any, Final
 from torchlint.edit import Span, in_order
 from torchlint.finding import Fix, Note
 from torchlint.measurement import Measurement
-from torchlint.report.entry import Entry
-from torchlint.report.gain import Measured, Traced
+from torchlint.report.entry import Entry, Measured, Traced
 from torchlint.report.paint import Paint
 from torchlint.source import Position, Source
 

@@ -11,13 +11,11 @@ from torchlint.edit import Span, in_order
 from torchlint.finding import Fix, Note
 from torchlint.links import DOCUMENTATION
 from torchlint.report.card import Card
-from torchlint.report.entry import Entry
-from torchlint.report.identity import fingerprints
+from torchlint.report.entry import Entry, severity_of
+from torchlint.report.identity import fingerprints, in_workspace, repository_path, repository_root
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
-from torchlint.report.repository import in_workspace, repository_path, repository_root
 from torchlint.report.ruffjson import dumps
-from torchlint.report.severity import severity_of
 from torchlint.source import Part
 
 _ROOT: Final = "SRCROOT"

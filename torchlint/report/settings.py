@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from torchlint.config import Settings
-from torchlint.report.escape import printable
 from torchlint.report.paint import Paint
-from torchlint.report.toml import toml
+from torchlint.report.text import printable
 
 _VERSIONS: Final = frozenset({"target_torch"})
 _SHORT: Final = 6
@@ -58,3 +59,15 @@ def _option(settings: Settings, name: str, paint: Paint) -> Iterator[str]:
         yield "]"
     else:
         yield f"{key} = {toml('.'.join(map(str, value)) if name in _VERSIONS else value)}{source}"
+
+
+def toml(value: Any) -> str:
+    """Return a value as TOML, on one line."""
+    if isinstance(value, Mapping):
+        pairs = ", ".join(f"{toml(key)} = {toml(each)}" for key, each in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    if isinstance(value, (tuple, list)):
+        return f"[{', '.join(map(toml, value))}]"
+    if isinstance(value, (str, Path)):
+        return json.dumps(str(value)).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from torchlint.report.escape import printable
+from torchlint.report.text import printable
 
 if TYPE_CHECKING:
     from torchlint.report.paint import Paint

@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 from torchlint.profiles.idle import Cause, Cost, Idle, idle_time
 from torchlint.profiles.places import Place, Places
 from torchlint.profiles.reading import read_trace
-from torchlint.report.entry import Entry
-from torchlint.report.gain import Traced
+from torchlint.report.entry import Entry, Traced
 from torchlint.report.summary import plural
 
 _LOADING: Final = "input pipeline"

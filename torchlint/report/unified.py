@@ -7,9 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from torchlint.report.columns import Cells
-from torchlint.report.escape import printable
 from torchlint.report.paint import Paint
+from torchlint.report.text import Cells, printable
 from torchlint.source import Source
 
 _CONTEXT: Final = 3

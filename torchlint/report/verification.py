@@ -9,17 +9,15 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from torchlint.finding import Safety
-from torchlint.harness.judging.bound import Bound
+from torchlint.harness.judging.anatomy import Bound
 from torchlint.harness.judging.curves import SEEDS
 from torchlint.harness.judging.promise import Method
 from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.harness.plan import Launcher, Variant
 from torchlint.harness.trace import Failure, SyncSite
-from torchlint.report.bound import bound_words
-from torchlint.report.conclusion import conclusion
+from torchlint.report.conclusion import bound_words, conclusion, savings
 from torchlint.report.paint import Paint
-from torchlint.report.savings import savings
 from torchlint.report.summary import plural
 
 _MEBIBYTE: Final = 1024 * 1024

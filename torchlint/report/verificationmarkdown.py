@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from torchlint.harness.judging.verdict import Outcome, Report
-from torchlint.report.markdowntext import cell, html
+from torchlint.report.markdown import cell, html
 from torchlint.report.summary import plural
 from torchlint.report.verification import (
     conditions,

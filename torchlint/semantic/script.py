@@ -29,7 +29,7 @@ from torchlint.semantic.scope.sections import Sections
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.vocabulary import Vocabulary
 from torchlint.semantic.syntax import read
-from torchlint.semantic.syntax.linked import joined
+from torchlint.semantic.syntax.places import joined
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.devices import Devices

@@ -12,9 +12,9 @@ from lsprotocol import types
 from torchlint.finding import Finding, Note
 from torchlint.registry.selection import values
 from torchlint.report.card import Card, card_of
-from torchlint.report.severity import severity_of
+from torchlint.report.entry import severity_of
 from torchlint.server.checked import Checked
-from torchlint.server.positions import Positions
+from torchlint.server.subject import Positions
 
 NAME: Final = "torchlint"
 _SEVERITIES: Final = {

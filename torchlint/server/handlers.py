@@ -11,12 +11,17 @@ from lsprotocol import types
 from pygls.uris import to_fs_path
 
 from torchlint.config import ConfigError
+from torchlint.edit import Span
 from torchlint.engine.project import CONFIGURATION
+from torchlint.measurement import measurements_of
+from torchlint.registry import Registry, RegistryError
+from torchlint.report.page import hover_page
 from torchlint.server.actions import FIX_ALL, Actions
 from torchlint.server.checked import Checked
 from torchlint.server.diagnostics import NAME
-from torchlint.server.hover import hover
 from torchlint.server.session import DELAY, Session
+from torchlint.server.subject import Positions
+from torchlint.suppress import find_suppressions
 
 _READ: Final = (".py", ".json", ".yaml", ".yml")
 """The endings of files that are read with the one that is open."""
@@ -239,3 +244,49 @@ _HANDLERS: Final[dict[str, tuple[Callable[..., Any], Any]]] = {
     types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: (_folders_changed, None),
     types.SHUTDOWN: (_shutdown, None),
 }
+
+
+def hover(
+    checked: Checked, positions: Positions, params: types.HoverParams, registry: Registry
+) -> types.Hover | None:
+    """Return the pages of the rules at a position, None where there is none."""
+    at = positions.offset(params.text_document.uri, params.position)
+    if at is None:
+        return None
+    found = {**_codes_in_comments(checked, at), **_codes_of_findings(checked, at)}
+    if not found:
+        return None
+    pages = "\n---\n\n".join(_page(registry, code) for code in found)
+    span = Span(min(each.start for each in found.values()), max(e.end for e in found.values()))
+    return types.Hover(
+        contents=types.MarkupContent(types.MarkupKind.Markdown, pages),
+        range=positions.place(span).range,
+    )
+
+
+def _codes_of_findings(checked: Checked, at: int) -> dict[str, Span]:
+    return {
+        finding.code: finding.span
+        for finding in checked.findings
+        if finding.span.start <= at <= finding.span.end
+    }
+
+
+def _codes_in_comments(checked: Checked, at: int) -> dict[str, Span]:
+    if "#" not in checked.source.line(checked.source.position(at).row):
+        return {}
+    return {
+        code: word.span
+        for mark in find_suppressions(checked.source, checked.rules.known).all
+        for word in mark.words
+        for code in sorted(word.codes)
+        if word.span.start <= at <= word.span.end and len(word.codes) == 1
+    }
+
+
+def _page(registry: Registry, code: str) -> str:
+    try:
+        rule = registry.find(code).load()
+    except RegistryError as error:
+        return str(error)
+    return hover_page(rule, measurements_of(rule))

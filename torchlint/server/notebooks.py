@@ -8,8 +8,7 @@ from lsprotocol import types
 from pygls.uris import to_fs_path
 from pygls.workspace import PositionCodec
 
-from torchlint.server.positions import offset_in
-from torchlint.server.subject import Document, Subject
+from torchlint.server.subject import Document, Subject, offset_in
 from torchlint.source import Source
 
 _PYTHON = "python"

@@ -16,16 +16,18 @@ from pygls.uris import to_fs_path, uri_scheme
 
 from torchlint import __version__
 from torchlint.config import ConfigError
+from torchlint.engine import discover
+from torchlint.engine.layout import SettingsOf
 from torchlint.engine.programs import Programs
+from torchlint.notebook import read_source
 from torchlint.registry import Registry
 from torchlint.server.checked import Checked, checked, unchecked
 from torchlint.server.diagnostics import NAME, diagnostics
-from torchlint.server.disk import scripts_in, stamp_of, subject_of
 from torchlint.server.notebooks import Notebooks
-from torchlint.server.positions import Positions
 from torchlint.server.preferences import Preferences
 from torchlint.server.protocol import Protocol
-from torchlint.server.subject import Document, Subject
+from torchlint.server.subject import Document, Positions, Subject
+from torchlint.source import SourceError
 
 if TYPE_CHECKING:
     from pygls.workspace import TextDocument
@@ -292,3 +294,27 @@ def _is_python(document: TextDocument) -> bool:
     if uri_scheme(document.uri) not in ("file", "untitled"):
         return False
     return document.language_id == "python" or document.uri.endswith(".py")
+
+
+def scripts_in(folders: Iterable[Path], settings_of: SettingsOf) -> list[Path]:
+    """Return the scripts below folders; notebooks are left out, because their cells have no URI."""
+    found = discover((each for each in folders if each.is_dir()), settings_of)
+    return [path for path in found.files if path.suffix == ".py"]
+
+
+def stamp_of(path: Path) -> tuple[int, int]:
+    """Return what differs between two versions of a file, zeros where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_mtime_ns, status.st_size
+
+
+def subject_of(path: Path) -> Subject | None:
+    """Return what to check for a file, None if it cannot be read."""
+    try:
+        text = read_source(path.read_bytes(), str(path)).text
+    except (OSError, SourceError):
+        return None
+    return Subject(path.as_uri(), path, (Document(path.as_uri(), None, text),))

@@ -3,8 +3,14 @@
 `test_rules = rule_tests("torchlint_acme")` makes test cases of every example of a pack.
 """
 
-from torchlint.testing.cases import rule_tests
-from torchlint.testing.examples import Example, ExampleError, check_example, check_rule, examples_of
+from torchlint.testing.examples import (
+    Example,
+    ExampleError,
+    check_example,
+    check_rule,
+    examples_of,
+    rule_tests,
+)
 from torchlint.testing.golden import Golden, golden_of_rule, goldens, refresh
 
 __all__ = [

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import difflib
 import tempfile
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from torchlint.engine.programs import Link, Programs, alone
 from torchlint.page.document import Snippet
 from torchlint.page.failure import PageError
 from torchlint.registry import Registry, RegistryError, RuleHead, Selection, load_registry
+from torchlint.registry.catalogue import deprecation
+from torchlint.registry.packs import rules_of
 from torchlint.rule import Rule
 from torchlint.source import Source
 
@@ -227,3 +230,61 @@ def _diff(wanted: Source, got: Source) -> str:
         wanted.text.splitlines(), got.text.splitlines(), "wanted", "got", lineterm=""
     )
     return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One check of a pack: `run` raises `ExampleError` or `RegistryError`."""
+
+    name: str
+    run: Callable[[], None]
+
+
+def rule_tests(package: str) -> Callable[[Case], None]:
+    """Return a pytest test with a case for every rule of a package and for each example.
+
+    A test file only needs the line `test_rules = rule_tests("torchlint_acme")`.
+    """
+    import pytest
+
+    @pytest.mark.parametrize("case", [pytest.param(each, id=each.name) for each in _cases(package)])
+    def test(case: Case) -> None:
+        try:
+            case.run()
+        except (ExampleError, RegistryError) as error:
+            pytest.fail(str(error), pytrace=False)
+
+    return test
+
+
+def _cases(package: str) -> Iterator[Case]:
+    """Yield the cases of a package, with a failing case for what cannot be read."""
+    try:
+        heads = list(rules_of(package, package))
+    except RegistryError as error:
+        yield _failing(package, error)
+        return
+    if not heads:
+        yield _failing(package, RegistryError(f"the package {package} holds no rules"))
+    for text in deprecation(package, heads):
+        warnings.warn(text, DeprecationWarning, stacklevel=2)
+    for head in heads:
+        yield from _cases_of(head)
+
+
+def _cases_of(head: RuleHead) -> Iterator[Case]:
+    try:
+        head.read()
+        examples = list(examples_of(head.load()))
+    except (RegistryError, ExampleError) as error:
+        yield _failing(head.code, error)
+        return
+    for example in examples:
+        yield Case(f"{head.code}: {example.sentence}", partial(check_example, example))
+
+
+def _failing(name: str, error: ExampleError | RegistryError) -> Case:
+    def fail() -> None:
+        raise error
+
+    return Case(name, fail)

@@ -21,7 +21,6 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from torchlint.harness.child.privates import LoaderIterator
 from torchlint.harness.child.probes import LOAD, SAVE, Nudged, Numbers
-from torchlint.harness.child.share import share_of
 from torchlint.harness.child.weights import distance
 from torchlint.harness.plan import Task
 from torchlint.harness.trace import ParameterMatch
@@ -379,3 +378,27 @@ def _leaves(value: Any, within: frozenset[int] = frozenset()) -> Iterator[torch.
 
 def _shape(value: Any) -> list[tuple[Any, ...]]:
     return [(leaf.dtype, tuple(leaf.shape)) for leaf in _leaves(value)]
+
+
+def share_of(batch: Any, rank: int, ranks: int) -> Any:
+    """Return the samples of a batch for one of several ranks, an equal number each."""
+    return _each(batch, lambda leaf: _part(leaf, rank, ranks))
+
+
+def _part(leaf: torch.Tensor, rank: int, ranks: int) -> torch.Tensor:
+    if not leaf.dim() or leaf.shape[0] % ranks:
+        return leaf
+    size = leaf.shape[0] // ranks
+    return leaf[rank * size : (rank + 1) * size]
+
+
+def _each(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _each(item, change) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_each(item, change) for item in value))
+    if isinstance(value, list | tuple):
+        return type(value)(_each(item, change) for item in value)
+    return value

@@ -14,10 +14,9 @@ from torchlint.harness.child.overlay import after_import
 from torchlint.harness.child.pacer import Pacer
 from torchlint.harness.child.privates import leave_uncompiled
 from torchlint.harness.child.probes import LOAD, SAVE, Nudged, Numbers, Probe, Timer
-from torchlint.harness.child.profiling import Profiled
 from torchlint.harness.child.shadow import Shadow
 from torchlint.harness.child.syncs import Syncs
-from torchlint.harness.child.timeline import Anatomy
+from torchlint.harness.child.timeline import Anatomy, Profiled
 from torchlint.harness.plan import Mode, Task
 
 _PROBES: Final[dict[Mode, type[Probe]]] = {

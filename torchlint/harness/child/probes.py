@@ -5,28 +5,32 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any, Final
 
 import torch
 import torch.utils.data
+from torch import distributed
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
 
-from torchlint.harness.child.commonend import CommonEnd
-from torchlint.harness.child.cost import Cost
+from torchlint.harness.child.cost import Cost, Load, seconds_at_rest
 from torchlint.harness.child.device import Device, Mark
 from torchlint.harness.child.graphs import Graphs
-from torchlint.harness.child.identity import identity, joules, states
-from torchlint.harness.child.load import Load, seconds_at_rest
-from torchlint.harness.child.passes import Passes
-from torchlint.harness.child.precision import Precision, Rounding
-from torchlint.harness.child.privates import LoaderIterator, compiled_graphs, in_backward
+from torchlint.harness.child.identity import Precision, Rounding, identity, joules, states
+from torchlint.harness.child.privates import (
+    LoaderIterator,
+    compiled_graphs,
+    group_store,
+    in_backward,
+)
 from torchlint.harness.child.weights import (
     buffers,
     digest,
@@ -50,6 +54,7 @@ _PATIENCE: Final = 100
 
 _FEWEST: Final = 4
 """The least number of steps to watch, however slow they are."""
+_KEY: Final = "torchlint-last-step"
 
 
 class Stop(BaseException):
@@ -442,3 +447,81 @@ def _be_deterministic(lenient: bool) -> None:
     torch.use_deterministic_algorithms(True, warn_only=lenient)
     torch.backends.cudnn.benchmark = False
     type(torch.backends.cudnn).benchmark = _Fixed(False)
+
+
+class CommonEnd:
+    """Ends all ranks of a process group after the same step, which the first rank chooses.
+
+    A rank that went on alone would wait for gradients of the others until it fails.
+    """
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+
+    def reached(self, taken: int, late: bool) -> bool:
+        """Return whether this was the last step.
+
+        A process outside of any group ends as soon as it is late. In a group, the first
+        rank announces the next step as the last one before taking it; no other rank can
+        have taken that step without its gradients.
+        """
+        if not distributed.is_available() or not distributed.is_initialized():
+            return late
+        store = group_store()
+        if store is None:
+            return False
+        if distributed.get_rank() == 0 and late and self._last is None:
+            self._last = taken + 1
+            store.set(_KEY, str(self._last))
+        elif self._last is None and store.check([_KEY]):
+            self._last = int(store.get(_KEY))
+        return self._last is not None and taken >= self._last
+
+
+class Passes:
+    """Watches the loaders of a script, and which of them feeds its steps."""
+
+    def __init__(self) -> None:
+        self._lengths: dict[int, int] = {}
+        self._draws = Counter[int]()
+        self._fed = defaultdict[int, list[int]](list)
+        self._last: int | None = None
+        begin, ask = LoaderIterator.__init__, LoaderIterator.__next__
+
+        def __init__(iterator: Any, loader: Any) -> None:  # noqa: N807 - takes the method's place
+            begin(iterator, loader)
+            iterator.__dict__["_torchlint_loader"] = id(loader)
+            with suppress(TypeError, NotImplementedError):
+                self._lengths[id(loader)] = len(loader)
+
+        def __next__(iterator: Any) -> Any:  # noqa: N807 - takes the method's place
+            batch = ask(iterator)
+            self._last = iterator.__dict__.get("_torchlint_loader")
+            if self._last is not None:
+                self._draws[self._last] += 1
+            return batch
+
+        LoaderIterator.__init__ = __init__
+        LoaderIterator.__next__ = __next__
+
+    def stepped(self) -> None:
+        """Count the batches of a step, for the loader that gave the last one."""
+        if self._last is not None:
+            self._fed[self._last].append(self._draws.pop(self._last, 0))
+
+    @property
+    def longest(self) -> int | None:
+        """Batches in the longest pass over a loader, None where that is unknown."""
+        return max(self._lengths.values(), default=None)
+
+    @property
+    def steps(self) -> float | None:
+        """Steps in one pass over the loader that feeds them, None where that is unknown.
+
+        An evaluation may draw from the same loader before a step, which most steps do not show.
+        """
+        if not self._fed:
+            return None
+        loader, batches = max(self._fed.items(), key=lambda fed: len(fed[1]))
+        length = self._lengths.get(loader)
+        return None if length is None else length / (median(batches) or fmean(batches))

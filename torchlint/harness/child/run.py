@@ -17,12 +17,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from torchlint.harness.child.exercise import Exercise
 from torchlint.harness.child.overlay import Overlay, after_import
 from torchlint.harness.child.rank import as_rank, exit_code
-from torchlint.harness.child.shadow import Shadow
-from torchlint.harness.child.workers import SpawnSetup, pass_to_spawned
-from torchlint.harness.child.writers import divert_writers
+from torchlint.harness.child.shadow import Shadow, divert_writers
+from torchlint.harness.child.workers import Exercise, SpawnSetup, pass_to_spawned
 from torchlint.harness.plan import TEMPORARY, Task
 from torchlint.harness.trace import Failure, Trace
 

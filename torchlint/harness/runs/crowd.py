@@ -19,7 +19,7 @@ def is_crowded(others: float, free: float) -> bool:
 def crowded_now() -> bool:
     """Return whether others disturb a run that starts now; False where that is unknown."""
     try:
-        from torchlint.harness.child.load import Load
+        from torchlint.harness.child.cost import Load
     except ModuleNotFoundError:
         return False
     load = Load()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -11,11 +12,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final
 
 from torchlint.harness.child.run import end_with_parent, main
-from torchlint.harness.runs.standardinput import standard_input
 
 _SERVE: Final = (
     "import sys; sys.path[:1] = filter(None, sys.path[:1]); "
@@ -24,6 +25,9 @@ _SERVE: Final = (
 
 _PATIENCE: Final = 300.0
 """Seconds after which a server, which may still import torch, counts as gone."""
+_END = b"\x04"
+_READS = 200
+"""How many reads get an end of input."""
 
 
 class ServerGoneError(Exception):
@@ -147,3 +151,32 @@ def _serve_one(request: dict[str, Any], answers: int) -> None:
     _, status = os.waitpid(pid, 0)
     code = os.waitstatus_to_exitcode(status)
     os.write(answers, json.dumps({"code": code}).encode() + b"\n")
+
+
+@cache
+def standard_input() -> int:
+    """Return a file for the standard input of runs, valid while this process lives.
+
+    Scripts may ask the terminal for its width, but get nothing that the user types.
+    """
+    if sys.stdin is not None and sys.stdin.isatty():
+        with contextlib.suppress(ImportError, OSError):
+            return _terminal(os.get_terminal_size(sys.stdin.fileno()))
+    return os.open(os.devnull, os.O_RDONLY)
+
+
+def _terminal(size: os.terminal_size) -> int:
+    """Return a terminal of this size on which nothing is typed."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    leader, follower = pty.openpty()
+    window = struct.pack("HHHH", size.lines, size.columns, 0, 0)
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, window)
+    settings = termios.tcgetattr(follower)
+    settings[3] &= ~termios.ECHO
+    termios.tcsetattr(follower, termios.TCSANOW, settings)
+    os.write(leader, _END * _READS)
+    return follower

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from torchlint.harness.plan import COMPARED, Mode, Task
-from torchlint.harness.runs.forkserver import Forked, ForkServer
-from torchlint.harness.runs.standardinput import standard_input
+from torchlint.harness.runs.forkserver import Forked, ForkServer, standard_input
 from torchlint.harness.trace import Failure, Trace, printed
 
 COMMAND: Final = (

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Final
 
 from torchlint.harness.plan import ORIGINAL, Mode, Plan, Task, Variant
 from torchlint.harness.runs import leftovers, process, torchrun, tree
-from torchlint.harness.runs.changedlines import Change, changes, not_run
 from torchlint.harness.runs.crowd import crowded_now
 from torchlint.harness.runs.forkserver import ForkServer, ServerGoneError
 from torchlint.harness.stage import Notify, Schedule
@@ -33,6 +34,8 @@ _REFUSED: Final = "does not have a deterministic implementation"
 """Words of torch's error for an operator that has no deterministic kernel."""
 _SETTERS: Final = ("environ", "putenv")
 """Words in a line that sets environment variables."""
+Change = tuple[str, tuple[int, ...]]
+"""A file and lines of its fixed text; the change was run where one of the lines was."""
 
 
 class Runner:
@@ -230,3 +233,61 @@ def _lines(wanted: list[Change]) -> dict[str, tuple[int, ...]]:
 
 def _setting_lines(text: str | None) -> list[str]:
     return [line for line in (text or "").splitlines() if any(word in line for word in _SETTERS)]
+
+
+def changes(before: Variant, after: Variant) -> list[Change]:
+    """Return the changes of fixed texts that run more than once, or may not run at all.
+
+    Imports, comments and docstrings are left out.
+    """
+    return [
+        (path, lines)
+        for path in dict.fromkeys((*before.texts, *before.absent, *after.texts))
+        if (text := after.text(path)) is not None
+        for lines in _changed(before.text(path) or "", text)
+    ]
+
+
+def not_run(wanted: list[Change], ran: Mapping[str, set[int]]) -> tuple[tuple[str, int], ...]:
+    """Return the places of changes of which no line was run."""
+    return tuple(
+        (path, lines[0]) for path, lines in wanted if ran.get(path, set()).isdisjoint(lines)
+    )
+
+
+def _changed(before: str, after: str) -> Iterator[tuple[int, ...]]:
+    try:
+        parts = list(_parts(ast.parse(after)))
+    except SyntaxError:
+        return
+    matcher = SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    for kind, _, _, first, last in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        # Where lines were only removed, the next one shows that the place was reached.
+        places = range(first + 1, max(last, first + 1) + 1)
+        lines = {line for own, shown in parts if set(own) & set(places) for line in shown}
+        if lines:
+            yield tuple(sorted(lines))
+
+
+def _parts(tree: ast.Module) -> Iterator[tuple[range, range]]:
+    """Yield the lines of each statement without its block, with the lines that show that it ran.
+
+    A function shows it when it is called, not when it is defined.
+    """
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt) or isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        end = node.end_lineno or node.lineno
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            start = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            yield range(start, node.body[0].lineno), range(node.body[0].lineno, end + 1)
+        elif not body:
+            yield range(node.lineno, end + 1), range(node.lineno, end + 1)
+        elif not isinstance(node, ast.ClassDef):
+            head = range(node.lineno, max(body[0].lineno, node.lineno + 1))
+            yield head, head

@@ -18,8 +18,7 @@ from torchlint.harness.runs.runner import Runner
 from torchlint.harness.session import ScriptError
 from torchlint.harness.stage import HANGS
 from torchlint.harness.trace import Failure, Trace
-from torchlint.harness.tuning.rate import Rate, TimedRun, noise_of, rate_of
-from torchlint.harness.tuning.report import Trial, Value
+from torchlint.harness.tuning.report import Rate, TimedRun, Trial, Value, noise_of, rate_of
 
 Values = Mapping[str, Value]
 Edit = Callable[[Values], Mapping[str, str]]

@@ -24,8 +24,7 @@ from torchlint.semantic.scope.memo import AnswerIndex, Memo, memoized
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
 from torchlint.semantic.syntax.methods import word_of
-from torchlint.semantic.syntax.section import Section
-from torchlint.semantic.syntax.tree import NodeT, Tree
+from torchlint.semantic.syntax.tree import NodeT, Section, Tree
 from torchlint.semantic.view import Symbol
 
 Definition = cst.FunctionDef | cst.ClassDef

@@ -15,7 +15,7 @@ from torchlint.caching import cached_method
 from torchlint.edit import Edit, Span, joined
 from torchlint.semantic.edits.expressionedits import Edits, ExpressionEdits
 from torchlint.semantic.scope.scopes import Binding, How, Scopes, dotted
-from torchlint.semantic.syntax.comments import comments_of
+from torchlint.semantic.syntax.oneline import comments_of
 from torchlint.semantic.syntax.tree import Tree
 from torchlint.source import Source
 

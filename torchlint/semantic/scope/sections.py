@@ -14,8 +14,7 @@ from torchlint.semantic.scope.bindings import Binding, How, Scope
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.outside import Outside
 from torchlint.semantic.syntax.methods import last_word, word_of
-from torchlint.semantic.syntax.section import Section
-from torchlint.semantic.syntax.tree import Tree
+from torchlint.semantic.syntax.tree import Section, Tree
 
 _DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
 _BY_NAME: Final = frozenset("globals locals eval exec".split())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields
 from types import FunctionType
-from typing import Any
+from typing import Any, Final
 
 import libcst as cst
 
@@ -61,3 +61,13 @@ def _defaults(kind: type[cst.CSTNode]) -> Iterator[tuple[str, Any]]:
             yield field.name, field.default
         elif field.default_factory is not MISSING:
             yield field.name, field.default_factory()
+
+
+ASYNC: Final = plain(cst.Asynchronous)
+CLOSE: Final = plain(cst.RightParen)
+SPACE: Final = plain(cst.SimpleWhitespace, value=" ")
+_NO_SPACE: Final = plain(cst.SimpleWhitespace, value="")
+COMMA: Final = plain(cst.Comma, whitespace_after=SPACE)
+EQUAL: Final = plain(cst.AssignEqual, whitespace_before=_NO_SPACE, whitespace_after=_NO_SPACE)
+NONE: Final = cst.MaybeSentinel.DEFAULT
+OPEN: Final = plain(cst.LeftParen)

@@ -113,3 +113,14 @@ def _gap(code: str, before: str, after: str) -> str:
     if "\n" not in code and "\r" not in code:
         return code
     return "" if before in (*_OPENING, ".") or after in (*_CLOSING, ".") else " "
+
+
+def comments_of(code: str) -> list[str]:
+    """Return the comments of complete code, in order; none if it cannot be tokenized."""
+    if "#" not in code:
+        return []
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return []
+    return [token.string for token in tokens if token.type == tokenize.COMMENT]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import accumulate
+from typing import Final, NamedTuple
 
 import libcst as cst
 from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper
 
 from torchlint.edit import Span
-from torchlint.semantic.syntax import Syntax
-from torchlint.semantic.syntax.linked import LinkedText
+from torchlint.semantic.syntax.reading import Syntax, read
+from torchlint.semantic.view import Excerpt, LinkedModule, Place
 from torchlint.source import Source
+
+_MOST_READ: Final = 512
+"""How many excerpts are kept: files of one folder are often checked with the same ones."""
 
 
 class Places:
@@ -38,9 +46,9 @@ class Places:
         for text in texts:
             begin = text.starts[0]
             self._spans[text.module] = Span(begin, begin + len(text.text))
-            for read, offset in zip(text.read, text.starts, strict=True):
-                self._excerpts.append((read.spans, offset))
-                for node, (fragment, start) in read.fragments.items():
+            for piece, offset in zip(text.read, text.starts, strict=True):
+                self._excerpts.append((piece.spans, offset))
+                for node, (fragment, start) in piece.fragments.items():
                     self._fragments[node] = fragment, start + offset
 
     def span(self, node: cst.CSTNode) -> Span:
@@ -104,3 +112,64 @@ def _characters(code: str) -> range | list[int]:
         return range(len(code) + 1)
     found = [at for at, character in enumerate(code) for _ in range(len(character.encode("utf-8")))]
     return [*found, len(code)]
+
+
+class LinkedText(NamedTuple):
+    """A linked module within the whole text: its nodes, and each excerpt with its offset."""
+
+    linked: LinkedModule
+    module: cst.Module
+    read: tuple[Syntax, ...]
+    starts: tuple[int, ...]
+    text: str
+
+    def place(self, offset: int) -> Place:
+        """Return the place of an offset of the whole text in the module's own file."""
+        at = max(bisect_right(self.starts, offset) - 1, 0)
+        start = self.starts[at]
+        before = self.text[start - self.starts[0] : offset - self.starts[0]]
+        lines = before.count("\n") + before.count("\r") - before.count("\r\n")
+        return Place(self.linked.path, self.linked.excerpts[at].row + lines)
+
+
+class Whole(NamedTuple):
+    """The text of a file followed by that of its linked modules."""
+
+    source: Source
+    texts: tuple[LinkedText, ...] = ()
+
+
+def joined(source: Source, syntax: Syntax, modules: tuple[LinkedModule, ...]) -> Whole:
+    """Append linked modules to a file; those that only LibCST's parser can read are left out."""
+    if not syntax.spans:
+        return Whole(source)
+    pieces = [_closed(source.text)]
+    texts: list[LinkedText] = []
+    at = len(pieces[0])
+    for linked in modules:
+        closed = [Excerpt(each.row, _closed(each.text)) for each in linked.excerpts]
+        read = tuple(found for each in closed if (found := _read(linked.path, each)) is not None)
+        if not read or len(read) < len(closed):
+            continue
+        module = cst.Module([line for each in read for line in each.module.body])
+        starts = tuple(accumulate((len(each.text) for each in closed[:-1]), initial=at))
+        text = "".join(each.text for each in closed)
+        texts.append(LinkedText(linked, module, read, starts, text))
+        pieces.append(text)
+        at += len(text)
+    return Whole(replace(source, text="".join(pieces)) if texts else source, tuple(texts))
+
+
+def _closed(text: str) -> str:
+    """Return a text whose last line has an end."""
+    return text if text.endswith(("\n", "\r")) else f"{text}\n"
+
+
+@lru_cache(maxsize=_MOST_READ)
+def _read(path: str, excerpt: Excerpt) -> Syntax | None:
+    """Read an excerpt of a linked module, None if its nodes have no known spans."""
+    try:
+        found = read(Source(path, excerpt.text))
+    except cst.ParserSyntaxError:
+        return None
+    return found if found.spans else None

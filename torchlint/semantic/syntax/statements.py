@@ -11,8 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.syntax.cursor import UnusualError
 from torchlint.semantic.syntax.expressions import Expressions
-from torchlint.semantic.syntax.layout import ASYNC, CLOSE, COMMA, NONE, OPEN
-from torchlint.semantic.syntax.makers import maker, plain
+from torchlint.semantic.syntax.makers import ASYNC, CLOSE, COMMA, NONE, OPEN, maker, plain
 
 _line = maker(cst.SimpleStatementLine, "body")
 _suite = maker(cst.SimpleStatementSuite, "body")

@@ -12,8 +12,7 @@ import libcst as cst
 from libcst.native import parse_expression
 
 from torchlint.semantic.syntax.cursor import Cursor, UnusualError
-from torchlint.semantic.syntax.layout import EQUAL, SPACE
-from torchlint.semantic.syntax.makers import maker
+from torchlint.semantic.syntax.makers import EQUAL, SPACE, maker
 
 _simple = maker(cst.SimpleString, "value", "lpar", "rpar")
 _formatted = maker(cst.FormattedString, "parts", "start", "end", "lpar", "rpar")

@@ -1,14 +1,40 @@
-"""Text in the columns of a terminal: tabs, wide characters, and lines that are too long."""
+"""Text that fits a terminal and cannot control it: escapes, wrapped lines, columns."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from torchlint.report.escape import shown
-
+_PLAIN: Final = re.compile(r"[ -~]*")
 _TAB: Final = 4
+_LEAST: Final = 30
+
+
+def shown(character: str) -> str:
+    """Return a character, or its escape where it is not visible."""
+    if character == " " or character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def printable(text: str) -> str:
+    """Return `text` on one line, with everything invisible escaped."""
+    return text if _PLAIN.fullmatch(text) else "".join(map(shown, text))
+
+
+def github_message(text: str) -> str:
+    """Return `text` as the message of a GitHub workflow command."""
+    return "".join(
+        f"%{ord(character):02X}" if character in "%\r\n" else shown(character) for character in text
+    )
+
+
+def github_property(text: str) -> str:
+    """Return `text` as a property's value in a GitHub workflow command."""
+    return github_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def _width(character: str) -> int:
@@ -96,3 +122,15 @@ class Window(NamedTuple):
     def place(self, column: int) -> int:
         """Return the position of a display column in the window, at its edge when outside."""
         return min(max(column - self.left, 0), self.width)
+
+
+def wrapped(text: str, width: int, indent: int) -> list[str]:
+    """Return a sentence as indented lines that fit, wrapped between words where possible."""
+    return textwrap.wrap(
+        text,
+        max(width, indent + _LEAST),
+        initial_indent=" " * indent,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

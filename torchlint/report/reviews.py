@@ -1,19 +1,48 @@
-"""The JSON that reviewdog reads, with fixes as suggestions."""
+"""JSON for reviews: GitLab's Code Quality, a subset of Code Climate's format, and reviewdog's."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from torchlint.edit import Span, in_order
 from torchlint.links import DOCUMENTATION
 from torchlint.report.entry import Entry
+from torchlint.report.identity import fingerprints, relative_path, repository_path, repository_root
 from torchlint.report.paint import Paint
 from torchlint.report.report import Report
-from torchlint.report.repository import repository_path
 from torchlint.report.ruffjson import dumps
+from torchlint.report.text import printable
 from torchlint.source import Position, Source
 
-_SEVERITIES: Final = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
+_SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "info"}
+_LEVELS: Final = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
+
+
+def gitlab(report: Report, paint: Paint) -> str:
+    """Return one list of all findings, with paths relative to the root of the repository."""
+    root = repository_root()
+    hashes = fingerprints(report.entries, root)
+    issues = [
+        _issue(entry, fingerprint, root)
+        for entry, fingerprint in zip(report.entries, hashes, strict=True)
+    ]
+    return dumps(issues, indent=2) + "\n"
+
+
+def _issue(entry: Entry, fingerprint: str, root: Path) -> dict[str, Any]:
+    start, end = entry.in_file
+    message = printable(entry.message_in_file + entry.remarks)
+    return {
+        "description": f"{entry.finding.code} [{entry.card.name}] {message}",
+        "check_name": entry.finding.code,
+        "fingerprint": fingerprint,
+        "severity": _SEVERITIES[entry.severity],
+        "location": {
+            "path": relative_path(entry.path, root),
+            "lines": {"begin": start.row, "end": end.row},
+        },
+    }
 
 
 def rdjson(report: Report, paint: Paint) -> str:
@@ -37,7 +66,7 @@ def _diagnostic(entry: Entry) -> dict[str, Any]:
     diagnostic: dict[str, Any] = {
         "message": entry.message_in_file + entry.remarks,
         "location": location,
-        "severity": _SEVERITIES[entry.severity],
+        "severity": _LEVELS[entry.severity],
         "code": code,
     }
     if entry.fix is not None and not source.is_notebook:
