@@ -11,7 +11,7 @@ from audit_scripts import SMALL
 from tiny_rules import rule_of
 
 from torchlint.audit import Row, Status, audit
-from torchlint.audit.auditing import FAMILIES
+from torchlint.audit.catalogue import FAMILIES
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Technique
 from torchlint.config import Settings

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 from torchlint import suppress
-from torchlint.audit.checkpoints import CHECKPOINTS
-from torchlint.audit.device import DEVICE
-from torchlint.audit.distributed import DISTRIBUTED
-from torchlint.audit.evaluation import EVALUATION
-from torchlint.audit.largemodels import LARGE_MODELS
-from torchlint.audit.leftovers import LEFTOVERS
-from torchlint.audit.management import MANAGEMENT
-from torchlint.audit.network import NETWORK
-from torchlint.audit.optimization import OPTIMIZATION
-from torchlint.audit.pipeline import PIPELINE
-from torchlint.audit.precision import PRECISION
+from torchlint.audit.catalogue import FAMILIES
 from torchlint.audit.row import Basis, Line, Row, Status
 from torchlint.audit.survey import ProgramFacts, Survey
 from torchlint.audit.technique import Answer, Technique, cannot_tell, elsewhere, not_applicable
-from torchlint.audit.trainers import TRAINERS
 from torchlint.config import Settings
 from torchlint.engine import check_source
 from torchlint.engine.parsing import parse_script, syntax_tree
@@ -40,24 +29,7 @@ OTHERS: Final = "other rules"
 _BY_IMPACT: Final = {"high": 0.9, "medium": 0.6, "low": 0.3}
 _GOES_ON: Final = "the audit went on"
 _OF_THE_ENGINE: Final = frozenset({"TL001", "TL002"})
-
-
 _UNKNOWN: Final = ProgramFacts()
-FAMILIES: Final[Mapping[str, tuple[Technique, ...]]] = {
-    "input pipeline": PIPELINE,
-    "host and device": DEVICE,
-    "precision and kernels": PRECISION,
-    "model and memory": NETWORK,
-    "large models": LARGE_MODELS,
-    "optimization step": OPTIMIZATION,
-    "evaluation": EVALUATION,
-    "distributed": DISTRIBUTED,
-    "debugging leftovers": LEFTOVERS,
-    "checkpoints": CHECKPOINTS,
-    "managing the run": MANAGEMENT,
-    "frameworks": TRAINERS,
-}
-"""Every technique, by the heading that it is printed under."""
 _STRONGEST_FIRST: Final = (
     (Status.MISSING, Basis.CODE),
     (Status.IN_USE, Basis.CODE),

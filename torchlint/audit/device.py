@@ -1,4 +1,4 @@
-"""Techniques of host and device."""
+"""Questions about techniques of host and device."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.questions import (
-    accelerated,
-    calls,
-    evaluated,
-    in_use_at_training,
-    keyword,
-    layered,
-    method,
-    owned,
-    trained,
-    unknown,
-    unless,
-)
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, not_applicable, used
+from torchlint.audit.technique import (
+    Answer,
+    by_name,
+    cannot_tell,
+    in_use,
+    not_applicable,
+    used,
+)
 from torchlint.semantic.loops.frequency import Frequency
 from torchlint.semantic.loops.loops import Role
 
@@ -95,80 +89,12 @@ def _moves_batches(survey: Survey) -> bool:
     )
 
 
-DEVICE: Final = (
-    Technique(
-        "no host syncs in the training loop",
-        ("S2", "S3.7"),
-        (accelerated, owned, trained, _read_in_training,
-         in_use_at_training("no rule found a value that each step reads from the device")),
-        ("TL201", "TL205", "TL207", "TL211", "TL212", "TL213", "TL214"),
-        "cited: the host can queue kernels ahead again; the gain depends on the kernels",
-    ),
-    Technique(
-        "no host syncs in evaluation",
-        ("S3.7",),
-        (accelerated, owned, evaluated, _read_in_evaluation, _kept_in_evaluation),
-        ("TL202",),
-        "cited: the host can queue kernels ahead again; the gain depends on the kernels",
-    ),
-    Technique(
-        "logging not in every step",
-        ("S2",),
-        (owned, trained, in_use_at_training("no rule found a log line in each step")),
-        ("TL207",),
-    ),
-    Technique(
-        "tensors created on the device",
-        ("S3.7",),
-        (_made_there, accelerated, _made_on_host),
-        ("TL203",),
-    ),
-    Technique(
-        "non-blocking copies to the device",
-        ("S3.7",),
-        (keyword("non_blocking"), accelerated, owned,
-         unless(_moves_batches, "no loop here copies a batch to a device"),
-         unknown("whether these batches come from pinned memory")),
-        ("TL204",),
-        "cited: the copy overlaps with the work of the GPU",
-    ),
-    Technique(
-        "networks moved to the device once",
-        ("S2",),
-        (accelerated, owned, unless(_moves, "nothing is moved to a device here"), trained,
-         in_use_at_training("no rule found a network that moves in the loop")),
-        ("TL206",),
-        "measured x1.5 of a forward pass saved each step, two CPU cores",
-    ),
-    Technique(
-        "no graph kept across steps",
-        ("S2",),
-        (owned, trained,
-         in_use_at_training("no rule found a sum or list that keeps a graph alive")),
-        ("TL208",),
-        "measured 104 MB less for 40 losses that were kept",
-    ),
-    Technique(
-        "whole tensors, no Python loop over elements",
-        ("S2",),
-        (trained, in_use_at_training("no rule found a loop over the elements of a tensor")),
-        ("TL209",),
-        "measured x25 to x40 for a linear layer, x380 and more for sums, two CPU cores",
-    ),
-    Technique(
-        "constants created once",
-        ("S2",),
-        (method("register_buffer"), trained, layered("forward", "no network is written here"),
-         in_use_at_training("no rule found a constant that each step creates again")),
-        ("TL210",),
-        "measured x1.1 on two CPU cores",
-    ),
-    Technique(
-        "one concatenation, after the loop",
-        ("S2",),
-        (calls(r"torch\.(?:cat|concat|concatenate|stack)"),
-         lambda survey: not_applicable("nothing is concatenated here")),
-        ("TL405",),
-        "measured x265 to x347 for 300 pieces, two CPU cores",
-    ),
-)  # fmt: skip
+DEVICE: Final = by_name(
+    _read_in_training,
+    _read_in_evaluation,
+    _kept_in_evaluation,
+    _made_there,
+    _made_on_host,
+    _moves_batches,
+    _moves,
+)

@@ -1,13 +1,17 @@
-"""Techniques of evaluation."""
+"""Questions about evaluations and checkpoints."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from torchlint.audit.questions import calls, evaluated, looped, trainer_option, unknown
+import libcst as cst
+
+from torchlint.audit.questions import method
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, not_applicable, used
+from torchlint.audit.technique import Answer, by_name, cannot_tell, missing, not_applicable, used
 from torchlint.semantic.values.gradient import Grad
+
+_SAVERS: Final = ("save_state", "save_pretrained", "save_checkpoint", "save_model")
 
 
 def _unrecorded(survey: Survey) -> Answer | None:
@@ -32,36 +36,64 @@ def _same_in_both(survey: Survey) -> Answer | None:
     return None
 
 
-EVALUATION: Final = (
-    Technique(
-        "evaluation without gradients",
-        ("S2", "S3.16"),
-        (_unrecorded, looped, evaluated,
-         unknown("whether autograd records where the networks are evaluated")),
-        ("TL601",),
-        "measured x1.8 to x2.0 for a network with batch norm on two CPU cores",
-    ),
-    Technique(
-        "evaluation mode, then training mode again",
-        ("S2",),
-        (_in_modes, looped, evaluated, _same_in_both,
-         unknown("the mode of the networks that are evaluated")),
-        ("TL602", "TL604"),
-    ),
-    Technique(
-        "inference mode",
-        ("S3.16",),
-        (calls(r"torch\.inference_mode"), looped, evaluated,
-         unknown("whether autograd uses a tensor from here later")),
-        ("TL603",),
-        "no measurable difference on two CPU cores",
-    ),
-    Technique(
-        "evaluation not in every step",
-        ("S2",),
-        (trainer_option("eval_strategy|evaluation_strategy|val_check_interval|eval_steps"),
-         evaluated, unknown("how often this file evaluates")),
-        ("TL612",),
-        "measured x2.9 for an evaluation in each of 20 steps against one on two CPU cores",
-    ),
-)  # fmt: skip
+EVALUATION: Final = by_name(_unrecorded, _in_modes, _same_in_both)
+
+
+def _saves(survey: Survey) -> cst.Call | None:
+    saved = survey.called(r"torch\.save|torch\.distributed\.checkpoint\.save\w*")
+    return saved or survey.method(*_SAVERS)
+
+
+def _saves_nothing(survey: Survey) -> Answer | None:
+    if _saves(survey):
+        return None
+    saver = survey.calling(r"save_(?!image|fig|plot|path|dir)\w+|\w+_save|saver")
+    if saver is not None:
+        return cannot_tell(f"what {survey.quoted(saver)} saves, and how often")
+    return not_applicable("nothing is saved here")
+
+
+def _saved_now_and_then(survey: Survey) -> Answer | None:
+    call = _saves(survey)
+    if call is None:
+        return None
+    if survey.script.loops.each_step(call):
+        return cannot_tell(f"how often line {survey.line(call)} saves")
+    return used(survey, call, " is not run in every step")
+
+
+def _copied(survey: Survey) -> Answer | None:
+    for call in survey.script.calls.of("copy.deepcopy"):
+        if "state_dict" in survey.script.code(call.node):
+            return used(survey, call.node)
+    kept = survey.word(r"best\w*(?:state|weight|model|wts|param)\w*")
+    if kept is None:
+        return not_applicable("no best weights are kept in memory")
+    return cannot_tell(f"what {survey.quoted(kept)} keeps of the best weights")
+
+
+def _restored(survey: Survey) -> Answer | None:
+    restores = survey.script.optimizers.restores
+    if restores:
+        return used(survey, restores[0])
+    call = survey.method("load_state_dict") if survey.called(r"torch\.load") else None
+    return used(survey, call, "; the optimizer state is not restored")
+
+
+def _never_loaded(survey: Survey) -> Answer | None:
+    call = _saves(survey)
+    if call is not None:
+        why = f"{survey.quoted(call)} has no matching `torch.load`"
+        return missing(survey.line(call), why)
+    loop = survey.training
+    return missing(survey.line(loop), "an interrupted run starts from scratch") if loop else None
+
+
+CHECKPOINTS: Final = by_name(
+    _saves_nothing,
+    _saved_now_and_then,
+    _copied,
+    _restored,
+    _never_loaded,
+    saves_states=method("state_dict", *_SAVERS),
+)

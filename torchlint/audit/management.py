@@ -1,4 +1,4 @@
-"""Techniques of managing a training run."""
+"""Questions about a run: how it is managed, what is left on in it, and what a framework does."""
 
 from __future__ import annotations
 
@@ -7,29 +7,21 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.questions import (
-    calls,
-    evaluated,
-    looped,
-    missing_at_training,
-    trained,
-    unless,
-    whole,
-    words,
-)
 from torchlint.audit.survey import Survey
-from torchlint.audit.technique import Answer, Technique, cannot_tell, in_use, missing, used
+from torchlint.audit.technique import (
+    Answer,
+    by_name,
+    cannot_tell,
+    in_use,
+    missing,
+    not_applicable,
+    used,
+)
 from torchlint.semantic.loops.loops import Role
 
-_TRACKERS: Final = (
-    r"(?:torch\.utils\.tensorboard|tensorboardX|wandb|mlflow|neptune|comet_ml|clearml|aim|swanlab|"
-    r"visdom|dvclive|trackio)\.(?:\w+\.)*\w+"
-)
 _OTHER_REASONS: Final = re.compile(r"dry|debug|fast|(?<![a-z])kl|step|iter|nan", re.IGNORECASE)
-_TIMERS: Final = (
-    r"time\.(?:time|perf_counter|monotonic|process_time)|timeit\.default_timer|"
-    r"torch\.cuda\.Event|torch\.profiler\.\w+|torch\.utils\.benchmark\.\w+"
-)
+_PROFILERS: Final = r"torch\.(?:profiler|autograd\.profiler)\.\w+|cProfile\.\w+|line_profiler\.\w+"
+_PREPARING: Final = frozenset({"accelerate", "transformers"})
 
 
 def _patient(survey: Survey) -> Answer | None:
@@ -59,28 +51,53 @@ def _own_logger(survey: Survey) -> Answer | None:
     return cannot_tell(f"what {survey.quoted(node)} keeps")
 
 
-MANAGEMENT: Final = (
-    Technique(
-        "early stopping",
-        ("S1", "S2"),
-        (words(r"\w*early_?stop\w*"), _patient, _leaves_early, looped, trained,
-         unless(lambda survey: survey.script.loops.of(Role.EPOCH), "no loop over epochs here"),
-         evaluated, _to_the_end),
-        gain="saves the epochs that no longer help",
-    ),
-    Technique(
-        "measuring where the time goes",
-        ("S1", "S2"),
-        (calls(_TIMERS), looped, trained, whole,
-         missing_at_training("nothing measures the time of a step")),
-        gain="tells which of these rows is worth the work",
-    ),
-    Technique(
-        "experiment tracking",
-        ("S1", "S2"),
-        (calls(_TRACKERS), words("SummaryWriter|wandb|mlflow|report_to|log_with|init_trackers"),
-         _own_logger, looped, trained, whole,
-         missing_at_training("losses go to the terminal only")),
-        gain="tells which change made a run better",
-    ),
-)  # fmt: skip
+MANAGEMENT: Final = by_name(
+    _patient,
+    _leaves_early,
+    _to_the_end,
+    _own_logger,
+    epochs=lambda survey: survey.script.loops.of(Role.EPOCH),
+)
+
+
+def _asked_for(survey: Survey) -> Answer | None:
+    setting = next(survey.script.program.determinism.settings(), None)
+    if setting is None:
+        return None
+    return not_applicable(
+        f"line {survey.line(setting.node)} asks for deterministic kernels, under a condition"
+    )
+
+
+def _on_demand(survey: Survey) -> Answer | None:
+    call = survey.called(_PROFILERS)
+    if call is None:
+        return not_applicable("nothing is profiled here")
+    return used(survey, call, " runs for a while, or on demand")
+
+
+LEFTOVERS: Final = by_name(_on_demand, _asked_for)
+
+
+def _unfiltered(survey: Survey) -> Answer | None:
+    for arguments in survey.script.program.trainings.arguments("transformers"):
+        given = arguments.given("logging_nan_inf_filter")
+        if given is not None and arguments.is_literal("logging_nan_inf_filter", False):
+            return used(survey, given)
+    return None
+
+
+def _no_metrics(survey: Survey) -> Answer | None:
+    call = survey.called(r"torchmetrics\..+")
+    if call is None:
+        return not_applicable("no metric of torchmetrics here")
+    return used(survey, call, " is not computed in every step")
+
+
+TRAINERS: Final = by_name(
+    _unfiltered,
+    _no_metrics,
+    framework=lambda survey: survey.framework,
+    prepares=lambda survey: survey.script.program.devices.framework in _PREPARING,
+    computes_metrics=lambda survey: survey.keyword("compute_metrics"),
+)

@@ -1,4 +1,4 @@
-"""Techniques of the network and its memory."""
+"""Questions about techniques of the network and its memory."""
 
 from __future__ import annotations
 
@@ -7,22 +7,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.questions import (
-    calls,
-    in_use_at_training,
-    keyword,
-    method,
-    shown,
-    trained,
-    unknown,
-    unless,
-    unseen,
-    words,
-)
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import (
     Answer,
-    Technique,
+    by_name,
     cannot_tell,
     elsewhere,
     missing,
@@ -32,10 +20,6 @@ from torchlint.audit.technique import (
 from torchlint.semantic.values.values import State
 
 _CONVOLUTION: Final = re.compile(r"torch\.nn\.Conv(?:Transpose)?[123]d")
-_NORMS: Final = (
-    r"torch\.nn\.(?:(?:Lazy)?BatchNorm[123]d|SyncBatchNorm|LayerNorm|GroupNorm|InstanceNorm[123]d|"
-    r"RMSNorm|functional\.(?:batch|layer|group|instance|rms)_norm)"
-)
 _LIBRARIES: Final = re.compile(
     r"(?:torchvision\.models|timm|transformers|segmentation_models_pytorch|torch\.hub)\..*"
 )
@@ -49,7 +33,6 @@ _LOADED: Final = re.compile(
 _MADE: Final = re.compile(
     r"torchvision\.models\.(?:\w+\.)?[a-z]\w*|timm\.(?:models\.)?create_model"
 )
-_LIGHT: Final = r"mobile_?net\w*|efficient_?net\w*|shuffle_?net\w*|mnasnet\w*|squeeze_?net\w*"
 _WIDE: Final = 64
 _DEEP: Final = 3
 
@@ -175,87 +158,16 @@ def _from_scratch(survey: Survey) -> Answer | None:
     return None
 
 
-NETWORK: Final = (
-    Technique(
-        "no bias before batch norm",
-        ("S3.15",),
-        (shown, _bias_or_norm),
-        ("TL401",),
-        "no measurable difference on two CPU cores; cited: relatively small",
-    ),
-    Technique(
-        "losses computed from logits",
-        (),
-        (calls(r"torch\.nn\.(?:functional\.)?(?:CrossEntropyLoss|cross_entropy|BCEWithLogitsLoss|"
-               r"binary_cross_entropy_with_logits)"), _other_loss),
-        ("TL402",),
-    ),
-    Technique(
-        "networks called, not their forward",
-        (),
-        (_called, unseen("no network is run here")),
-        ("TL403",),
-    ),
-    Technique(
-        "activation checkpointing",
-        ("S1", "S3.8"),
-        (calls(r"torch\.utils\.checkpoint\.\w+"), method("gradient_checkpointing_enable"),
-         calls(r"torch\.distributed\.algorithms\._checkpoint\.checkpoint_wrapper\.\w+"),
-         keyword(r"\w*gradient_checkpointing|activation_checkpointing(?:_policy)?|use_checkpoint|"
-                 r"use_checkpointing"), shown,
-         unknown("whether memory is short: it saves memory and runs the forward pass twice")),
-        ("TL404",),
-        "measured x1.03 to x1.33 against reentrant checkpointing on two CPU cores",
-    ),
-    Technique(
-        "embedding lookups, not one-hot products",
-        (),
-        (calls(r"torch\.nn\.(?:Embedding(?:Bag)?|functional\.embedding)"),
-         unless(lambda survey: survey.word("one_hot"), "nothing is looked up by an index"),
-         unknown("whether the one-hot product could be a lookup")),
-        ("TL406",),
-        "measured x420 to x460 for the lookup on two CPU cores",
-    ),
-    Technique(
-        "graphs freed after backward",
-        ("S2",),
-        (trained, in_use_at_training("no rule found a graph that is retained needlessly")),
-        ("TL407",),
-        "measured x1.03 to x1.09 on two CPU cores; memory is what it saves",
-    ),
-    Technique(
-        "no gradients for networks that are not trained",
-        (),
-        (trained, in_use_at_training("no rule found a graph of a network that is not trained")),
-        ("TL411", "TL412"),
-        "measured x1.41 to x1.55 a step with a second network of equal size on two CPU cores",
-    ),
-    Technique(
-        "`detach()`, not `.data`",
-        (),
-        (method("detach"), calls(r"torch\.no_grad"),
-         lambda survey: not_applicable("no tensor is detached here")),
-        ("TL408",),
-    ),
-    Technique(
-        "batch or layer normalization",
-        ("S3.17",),
-        (calls(_NORMS), _loaded, shown, _deep_without),
-        gain="cited: fewer epochs to the same loss",
-    ),
-    Technique(
-        "depthwise-separable convolutions, small models",
-        ("S0", "S1", "S2"),
-        (words(_LIGHT), _depthwise, shown, _wide_convolution,
-         unknown("whether a smaller model is accurate enough")),
-        gain="measured x1.9 to x2.6 for a convolution of 64 channels on a CPU, with a seventh of"
-        " the parameters",
-    ),
-    Technique(
-        "pretrained weights",
-        ("S1",),
-        (_from_hub, calls(r"torch\.hub\.load"), _pretrained, _from_scratch,
-         unseen("the network is not here")),
-        gain="cited: fewer epochs to the same accuracy",
-    ),
-)  # fmt: skip
+NETWORK: Final = by_name(
+    _bias_or_norm,
+    _other_loss,
+    _called,
+    _loaded,
+    _deep_without,
+    _depthwise,
+    _wide_convolution,
+    _from_hub,
+    _pretrained,
+    _from_scratch,
+    one_hot=lambda survey: survey.word("one_hot"),
+)

@@ -1,4 +1,4 @@
-"""Techniques of the optimization step."""
+"""Questions about techniques of the optimization step."""
 
 from __future__ import annotations
 
@@ -6,24 +6,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.audit.questions import (
-    argument,
-    calls,
-    looped,
-    mentions,
-    method,
-    missing_at_training,
-    optimized,
-    trained,
-    trainer_option,
-    unknown,
-    unseen,
-    words,
-)
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import (
     Answer,
-    Technique,
+    by_name,
     cannot_tell,
     elsewhere,
     in_use,
@@ -145,82 +131,18 @@ def _size_of(survey: Survey, site: CallSite) -> Answer | None:
     return missing(survey.line(given.value), why)
 
 
-OPTIMIZATION: Final = (
-    Technique(
-        "fused optimizer",
-        ("S3.5",),
-        (_fused, argument(r"\w*fused\w*", "optim"), looped, optimized, _not_fusable,
-         unknown("whether this optimizer can be fused as it is used here")),
-        ("TL501", "TL509"),
-        "measured x2.8 to x5.2 for the step of AdamW on two CPU cores; cited: 5 % of a run on GPUs",
-    ),
-    Technique(
-        "gradients set to None in every step",
-        ("S3.11",),
-        (method("zero_grad"), looped, trained, unknown("what clears the gradients of this loop")),
-        ("TL502", "TL507"),
-        "measured x1.12 to x1.13 a step of 20 small tensors on two CPU cores",
-    ),
-    Technique(
-        "choice of optimizer",
-        ("S2", "S3.5"),
-        (trainer_option("optim"), optimized, _chosen),
-        ("TL503",),
-        "no gain in speed: decoupled weight decay generalizes better",
-    ),
-    Technique(
-        "optimizer, scheduler and loss created once",
-        ("S2",),
-        (looped, optimized, _made_once),
-        ("TL510",),
-    ),
-    Technique(
-        "frozen parameters left out",
-        ("S2",),
-        (_freezes,),
-        ("TL508",),
-        "measured x1.03 to x1.17 on two CPU cores",
-    ),
-    Technique(
-        "gradient accumulation",
-        ("S0", "S1", "S2", "S3.9"),
-        (_accumulates, trainer_option("gradient_accumulation_steps|accumulate_grad_batches"),
-         _by_accelerate, looped, trained,
-         mentions(r"\w*accum\w*", "accumulates"),
-         unknown("whether a larger batch would help that does not fit into memory")),
-        ("TL504",),
-    ),
-    Technique(
-        "gradient clipping",
-        ("S3.14",),
-        (calls(r"torch\.nn\.utils\.clip_grad_\w+|torch\.nn\.utils\.get_total_norm"),
-         method("clip_grad_norm_", "clip_grad_value_", "clip_gradients"),
-         trainer_option("gradient_clip_val|max_grad_norm|clip_grad"), looped, trained,
-         mentions(r"(?:\w+_)?(?:clip_grad|grad_clip|max_grad_norm|clip_norm)\w*", "clips"),
-         _seldom_clipped,
-         missing_at_training("recurrent layers or attention train without clipping")),
-        ("TL304", "TL506"),
-        "cited: steadier training, no speed-up by itself",
-    ),
-    Technique(
-        "learning-rate schedule and warm-up",
-        ("S1", "S2", "S3.1"),
-        (_scheduled, calls(r"transformers\.(?:\w+\.)*get_\w*schedule\w*|timm\.scheduler\.\w+"),
-         trainer_option(r"warmup_(?:steps|ratio)|lr_scheduler_type"),
-         _by_hand, words(r"lr_?scheduler(?:_type)?|\w*adjust_learning_rate|create_scheduler"),
-         looped, trained, optimized, _second_order,
-         mentions(r"\w*(?:schedul|warm_?up|anneal|lr_decay|decay_lr)\w*",
-                   "does to the learning rate"),
-         _constant_rate),
-        ("TL505",),
-        "cited: a tenth of the iterations with OneCycleLR",
-    ),
-    Technique(
-        "batch size",
-        ("S3.3",),
-        (_batch_size, trainer_option("per_device_train_batch_size|train_batch_size"), trained,
-         unseen("the batch size is not set at a DataLoader here")),
-        gain="measured x4.3 to x9.5 an epoch from 16 to 256 on two CPU cores; cited: x4 from 64"
-        " to 512",
-    ),
-)  # fmt: skip
+OPTIMIZATION: Final = by_name(
+    _fused,
+    _not_fusable,
+    _chosen,
+    _made_once,
+    _freezes,
+    _accumulates,
+    _by_accelerate,
+    _seldom_clipped,
+    _scheduled,
+    _by_hand,
+    _second_order,
+    _constant_rate,
+    _batch_size,
+)

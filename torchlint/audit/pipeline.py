@@ -1,4 +1,4 @@
-"""Techniques of the input pipeline."""
+"""Questions about techniques of the input pipeline."""
 
 from __future__ import annotations
 
@@ -8,23 +8,12 @@ from typing import Final
 import libcst as cst
 
 from torchlint.audit.questions import (
-    accelerated,
-    calls,
-    in_use_at_training,
-    keyword,
-    loader_option,
-    loading,
-    owned,
-    trained,
-    trainer_option,
-    unknown,
     unless,
-    words,
 )
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import (
     Answer,
-    Technique,
+    by_name,
     cannot_tell,
     clean,
     elsewhere,
@@ -185,117 +174,25 @@ def _divided_by_deviation(survey: Survey) -> Answer | None:
     return None
 
 
-PIPELINE: Final = (
-    Technique(
-        "workers load batches",
-        ("S0", "S1", "S2", "S3.2"),
-        (loader_option("num_workers", 5), trainer_option("dataloader_num_workers"), loading,
-         _gains_nothing,
-         unknown("whether reading an item costs enough to pay for workers")),
-        ("TL101",),
-        "measured x1.6 with two workers on two CPU cores; x3.2 with four where items wait for"
-        " the disk",
-    ),
-    Technique(
-        "batches in pinned memory",
-        ("S0", "S1", "S2", "S3.2"),
-        (loader_option("pin_memory", 7), accelerated,
-         unless(_may_pin, "MPS has no pinned memory"),
-         loading, _unpinned,
-         unknown("whether the batches of the loaders go to a GPU from here")),
-        ("TL102",),
-        "cited: an epoch in half the time, together with four workers",
-    ),
-    Technique(
-        "persistent workers, prefetched batches",
-        ("S0",),
-        (loader_option("persistent_workers"), loader_option("prefetch_factor"),
-         trainer_option("dataloader_persistent_workers"), loading, _NO_WORKERS,
-         unless(_is_repeated, "no loader is iterated more than once"),
-         unknown("whether the same workers could serve every epoch")),
-        ("TL103",),
-        "measured x3.5 to x4.0 an epoch of 512 small items, two CPU cores",
-    ),
-    Technique(
-        "one OpenCV thread in each worker",
-        ("S1",),
-        (calls(r"cv2\.setNumThreads"),
-         unless(lambda survey: survey.script.functions.imports("cv2", "albumentations"),
-                "OpenCV is not used here"),
-         unknown("whether workers run OpenCV, and how many threads each has")),
-        ("TL110",),
-        "measured x1.44 for 2 workers with 16 threads each on two CPU cores",
-    ),
-    Technique(
-        "batches as they come, not in order",
-        (),
-        (_as_they_come, loading, _NO_WORKERS,
-         unknown("whether some items take much longer than others")),
-        gain="no figure yet; where a slow item holds up the batches of other workers",
-    ),
-    Technique(
-        "batches copied to the device before work on them",
-        ("S2",),
-        (accelerated, trained,
-         in_use_at_training("no rule found work on a batch before its copy")),
-        ("TL112",),
-        "copies a quarter of the bytes of images that stay in 8 bits until then",
-    ),
-    Technique(
-        "loaders created once",
-        ("S2",),
-        (loading, _made_once),
-        ("TL104",),
-        "measured x3.5 an epoch together with persistent workers, x1.0 alone, two CPU cores",
-    ),
-    Technique(
-        "arrays become tensors without a copy",
-        ("S3.12",),
-        (calls(r"torch\.(?:from_numpy|as_tensor)"), _ARRAYS, _copying),
-        ("TL105",),
-        "measured x2.7 an epoch of small images on two CPU cores",
-    ),
-    Technique(
-        "arrays stacked before they become tensors",
-        ("S3.12",),
-        (calls(r"(?:numpy|torch)\.stack"), _ARRAYS, _listed),
-        ("TL106",),
-        "measured x205 to x280 for the conversion of 64 arrays, two CPU cores",
-    ),
-    Technique(
-        "no GPU work in datasets",
-        ("S1", "S2"),
-        (accelerated, _reads_items, _items_on_host),
-        ("TL107",),
-    ),
-    Technique(
-        "batches indexed whole",
-        ("S1",),
-        (_fetched_together, loading, _in_memory),
-        ("TL108",),
-        "measured x1.8 for a whole script on two CPU cores",
-    ),
-    Technique(
-        "repeated work of items cached",
-        ("S1",),
-        (calls(r"numpy\.memmap|joblib\.Memory"),
-         _keeps_items, _reads_items, _nothing_repeated),
-        ("TL109",),
-    ),
-    Technique(
-        "texts tokenized once, many at a time",
-        ("S1",),
-        (keyword("batched"),
-         unless(lambda survey: survey.word(r"\w*tokeniz\w*"), "no text is tokenized in this file"),
-         unknown("where and how often the texts are tokenized")),
-        ("TL111", "TL114"),
-        "measured x1.9 for `map` over texts in batches on two CPU cores",
-    ),
-    Technique(
-        "inputs normalized",
-        ("S3.17",),
-        (calls(r"(?:torchvision\.transforms|albumentations)\.(?:\w+\.)*Normalize"),
-         words("(?-i:Normalize)|StandardScaler|MinMaxScaler|standardi[sz]e"),
-         _divided_by_deviation, owned, _prepared),
-    ),
-)  # fmt: skip
+PIPELINE: Final = by_name(
+    _gains_nothing,
+    _unpinned,
+    _as_they_come,
+    _made_once,
+    _copying,
+    _listed,
+    _reads_items,
+    _items_on_host,
+    _fetched_together,
+    _in_memory,
+    _keeps_items,
+    _nothing_repeated,
+    _divided_by_deviation,
+    _prepared,
+    _may_pin,
+    _is_repeated,
+    arrays=_ARRAYS,
+    no_workers=_NO_WORKERS,
+    opencv=lambda survey: survey.script.functions.imports("cv2", "albumentations"),
+    tokenizes=lambda survey: survey.word(r"\w*tokeniz\w*"),
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Final
 
 import libcst as cst
@@ -12,6 +11,7 @@ from torchlint.audit.survey import Survey
 from torchlint.audit.technique import (
     Answer,
     Ask,
+    Fact,
     cannot_tell,
     clean,
     elsewhere,
@@ -32,9 +32,9 @@ _WITHOUT_LOOP: Final = frozenset({"accelerate", "deepspeed"})
 """The frameworks that leave the loop to the script and change what it calls."""
 
 
-def calls(pattern: str) -> Ask:
+def calls(*patterns: str) -> Ask:
     """Answer *in use* where a function whose qualified name matches is called."""
-    return lambda survey: used(survey, survey.called(pattern))
+    return lambda survey: used(survey, survey.called("|".join(patterns)))
 
 
 def method(*names: str) -> Ask:
@@ -47,14 +47,14 @@ def named(name: str) -> Ask:
     return lambda survey: used(survey, survey.named(name))
 
 
-def words(pattern: str) -> Ask:
+def words(*patterns: str) -> Ask:
     """Answer *in use* where an identifier matches."""
-    return lambda survey: used(survey, survey.word(pattern))
+    return lambda survey: used(survey, survey.word("|".join(patterns)))
 
 
-def keyword(pattern: str) -> Ask:
+def keyword(*patterns: str) -> Ask:
     """Answer *in use* where a keyword argument matches and is not off."""
-    return lambda survey: used(survey, survey.keyword(pattern))
+    return lambda survey: used(survey, survey.keyword("|".join(patterns)))
 
 
 def layered(pattern: str, why: str) -> Ask:
@@ -62,13 +62,14 @@ def layered(pattern: str, why: str) -> Ask:
     return lambda survey: None if survey.word(pattern) else shown(survey) or not_applicable(why)
 
 
-def unless(fact: Callable[[Survey], object], why: str) -> Ask:
+def unless(fact: Fact, why: str) -> Ask:
     """Answer *not applicable* unless a fact holds."""
     return lambda survey: None if fact(survey) else not_applicable(why)
 
 
-def trainer_option(pattern: str) -> Ask:
+def trainer_option(*patterns: str) -> Ask:
     """Answer *in use* where a framework is given an option that is not off."""
+    pattern = "|".join(patterns)
 
     def ask(survey: Survey) -> Answer | None:
         for call in survey.script.tree.all(cst.Call):
@@ -108,6 +109,11 @@ def mentions(pattern: str, what: str) -> Ask:
         return cannot_tell(f"what {survey.quoted(node)} {what}") if node else None
 
     return ask
+
+
+def inapplicable(why: str) -> Ask:
+    """Answer *not applicable*."""
+    return lambda survey: not_applicable(why)
 
 
 def unknown(why: str) -> Ask:

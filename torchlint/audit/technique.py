@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import libcst as cst
 
@@ -24,6 +24,8 @@ class Answer:
 
 Ask = Callable[[Survey], Answer | None]
 """A question about a script, answered with None to go on to the next."""
+Fact = Callable[[Survey], object]
+"""Something that is so of a script, or is not."""
 
 
 def in_use(line: Line, why: str) -> Answer:
@@ -82,3 +84,8 @@ class Technique:
         """Return the answer of the script itself."""
         answers = (ask(survey) for ask in self.asks)
         return next((answer for answer in answers if answer is not None), _NOTHING)
+
+
+def by_name(*plain: Fact, **others: Fact) -> dict[str, Any]:
+    """Return questions and facts by the names under which `techniques.toml` has them."""
+    return {each.__name__.removeprefix("_"): each for each in plain} | others
