@@ -10,8 +10,8 @@ import pytest
 
 from torchlint import __version__
 from torchlint.config import ConfigError, load
-from torchlint.config.schema import schema
 from torchlint.config.settings import key_of, option_names
+from torchlint.config.values import schema
 from torchlint.engine.project import Project
 from torchlint.registry import load_registry
 

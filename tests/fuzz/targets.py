@@ -36,7 +36,7 @@ from torchlint.engine.ignorecomments import annotate
 from torchlint.engine.parsing import compile_problem, syntax_problem
 from torchlint.finding import Safety
 from torchlint.notebook import read_source
-from torchlint.program.gitignore import IgnoreFile
+from torchlint.program.folder import IgnoreFile
 from torchlint.program.index import Index
 from torchlint.registry import Registry, load_registry
 from torchlint.report.baseline import Baseline, BaselineError

@@ -10,9 +10,8 @@ import pytest
 from harness.scripts import write
 
 from torchlint.finding import Safety
-from torchlint.harness.judging.curves import compare_curves
 from torchlint.harness.judging.parity import Parity
-from torchlint.harness.judging.promise import Comparison
+from torchlint.harness.judging.promise import Comparison, compare_curves
 from torchlint.harness.judging.verdict import Outcome, Report, Verdict, candidates, kept_together
 from torchlint.harness.plan import ORIGINAL, Mode, Plan, Variant
 from torchlint.harness.runs.runner import Runner

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from pack_pages import page
 
 from torchlint.page.document import Page, Snippet, check_page, parse_page, read_page, write_page
-from torchlint.page.failure import PageError
-from torchlint.page.header import Header, read_header, write_header
+from torchlint.page.header import Header, PageError, read_header, write_header
 
 PAGES = sorted((ROOT / "rules/torchlint_rules").rglob("*.md"))
 FINE = page("ABC101", "slow-thing")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from torchlint.program.gitignore import Ignored, IgnoreFile
+from torchlint.program.folder import Ignored, IgnoreFile
 
 NAMES = ("a", "b", "ab", "aab", "b a", "a-b", "]", "[a]", "!a", "A", "a.b", "#a", "a\\b")
 PIECES = ("a", "b", "A", "*", "?", "-", ".", "[ab]", "[a-b]")

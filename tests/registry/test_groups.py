@@ -10,8 +10,7 @@ from torchlint import check
 from torchlint.config import Settings
 from torchlint.engine.grading import Grades
 from torchlint.engine.patterns import ignored_here
-from torchlint.page.failure import PageError
-from torchlint.page.header import GROUPS, read_header
+from torchlint.page.header import GROUPS, PageError, read_header
 from torchlint.registry import load_registry
 
 REGISTRY = load_registry()

@@ -32,10 +32,6 @@ def _spawned(survey: Survey) -> Answer | None:
     return not_applicable(f"{survey.quoted(call)} starts the processes") if call else None
 
 
-def _accumulates(survey: Survey) -> bool:
-    return any(True for _ in survey.script.loops.gradient_accumulations.all())
-
-
 def _used_alone(survey: Survey) -> Answer | None:
     wrap = survey.script.program.processes.wraps()[0]
     asked = survey.script.calls.at(wrap).argument("find_unused_parameters")
@@ -64,18 +60,14 @@ def _collectives(survey: Survey) -> Answer | None:
     return used(survey, call, " is not called in every step")
 
 
-def _reads_rank(survey: Survey) -> Answer | None:
-    return used(survey, next(survey.strings("LOCAL_RANK"), None), " is read")
-
-
 DISTRIBUTED: Final = by_name(
-    _reads_rank,
     _by_plain_python,
     _one_process,
     _spawned,
     _used_alone,
     _collectives,
-    _accumulates,
     no_wrap=_NO_WRAP,
     perhaps=_PERHAPS,
+    accumulates=lambda survey: any(True for _ in survey.script.loops.gradient_accumulations.all()),
+    reads_rank=lambda survey: used(survey, next(survey.strings("LOCAL_RANK"), None), " is read"),
 )

@@ -28,14 +28,11 @@ def _graphed_by_compiler(survey: Survey) -> Answer | None:
     return None
 
 
-def _freezes(survey: Survey) -> object:
-    return survey.method("requires_grad_") or survey.assigned_attribute("requires_grad")
-
-
-def _saves(survey: Survey) -> object:
-    return survey.calling(r"save\w*|\w+_save") or survey.framework
-
-
 LARGE_MODELS: Final = by_name(
-    _graphed_by_compiler, _saves, _freezes, without_sequences=_WITHOUT_SEQUENCES
+    _graphed_by_compiler,
+    without_sequences=_WITHOUT_SEQUENCES,
+    freezes=lambda survey: (
+        survey.method("requires_grad_") or survey.assigned_attribute("requires_grad")
+    ),
+    saves=lambda survey: survey.calling(r"save\w*|\w+_save") or survey.framework,
 )

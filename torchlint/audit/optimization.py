@@ -42,10 +42,6 @@ def _not_fusable(survey: Survey) -> Answer | None:
     return not_applicable(f"{survey.quoted(survey.optimizers[0].node)} has no fused form")
 
 
-def _chosen(survey: Survey) -> Answer | None:
-    return used(survey, survey.optimizers[0].node)
-
-
 def _accumulates(survey: Survey) -> Answer | None:
     window = next(iter(survey.script.loops.gradient_accumulations.all()), None)
     return used(survey, window and window.backwards[0], " accumulates over several batches")
@@ -103,10 +99,6 @@ def _freezes(survey: Survey) -> Answer | None:
     return cannot_tell(f"which optimized parameters line {survey.line(places[0].node)} freezes")
 
 
-def _made_once(survey: Survey) -> Answer | None:
-    return used(survey, survey.optimizers[0].node, " is created once")
-
-
 def _batch_size(survey: Survey) -> Answer | None:
     sizes = (_size_of(survey, site) for site in survey.loaders)
     return next(filter(None, sizes), None)
@@ -134,8 +126,6 @@ def _size_of(survey: Survey, site: CallSite) -> Answer | None:
 OPTIMIZATION: Final = by_name(
     _fused,
     _not_fusable,
-    _chosen,
-    _made_once,
     _freezes,
     _accumulates,
     _by_accelerate,
@@ -145,4 +135,6 @@ OPTIMIZATION: Final = by_name(
     _second_order,
     _constant_rate,
     _batch_size,
+    chosen=lambda survey: used(survey, survey.optimizers[0].node),
+    made_once=lambda survey: used(survey, survey.optimizers[0].node, " is created once"),
 )

@@ -45,12 +45,8 @@ def _gains_nothing(survey: Survey) -> Answer | None:
     for loader in survey.loaders:
         for trait, why in _USELESS.items():
             if trait in loader.traits:
-                return not_applicable(f"what {_label(survey)} reads {why}")
+                return not_applicable(f"what {survey.loaders[0].label} reads {why}")
     return None
-
-
-def _label(survey: Survey) -> str:
-    return survey.loaders[0].label
 
 
 def _has_workers(survey: Survey) -> bool:
@@ -59,14 +55,6 @@ def _has_workers(survey: Survey) -> bool:
 
 
 _NO_WORKERS: Final = unless(_has_workers, "no loader here has workers")
-
-
-def _is_repeated(survey: Survey) -> bool:
-    return any(loader.repeated for loader in survey.loaders)
-
-
-def _may_pin(survey: Survey) -> bool:
-    return survey.script.program.target.device != "mps"
 
 
 def _unpinned(survey: Survey) -> Answer | None:
@@ -189,10 +177,10 @@ PIPELINE: Final = by_name(
     _nothing_repeated,
     _divided_by_deviation,
     _prepared,
-    _may_pin,
-    _is_repeated,
     arrays=_ARRAYS,
     no_workers=_NO_WORKERS,
     opencv=lambda survey: survey.script.functions.imports("cv2", "albumentations"),
     tokenizes=lambda survey: survey.word(r"\w*tokeniz\w*"),
+    is_repeated=lambda survey: any(loader.repeated for loader in survey.loaders),
+    may_pin=lambda survey: survey.script.program.target.device != "mps",
 )

@@ -178,11 +178,11 @@ def _check(
     if options["show_files"]:
         return run.show_files(paths)
     if options["show_links"]:
-        from torchlint.cli.showlinks import show_links
+        from torchlint.cli.insteadofreport import show_links
 
         return show_links(run, paths)
     if options["add_ignore"]:
-        from torchlint.cli.addignore import add_ignores
+        from torchlint.cli.insteadofreport import add_ignores
 
         return add_ignores(run, run.results(run.files(paths)))
     printed = run.replay(command) if changed is None else None

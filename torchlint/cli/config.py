@@ -13,7 +13,7 @@ from torchlint.cli.options import color_option, configuration_options, overrides
 from torchlint.cli.run import refused
 from torchlint.cli.terminal import paint_for
 from torchlint.config import load
-from torchlint.config.schema import schema
+from torchlint.config.values import schema
 from torchlint.registry import load_registry
 from torchlint.report.ruffjson import dumps
 from torchlint.report.settings import settings_in_force

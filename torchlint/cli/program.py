@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -59,30 +59,16 @@ _ALIASES: Final = {
 
 
 class LazyGroup(click.Group):
-    """A group that imports the command `name` from `torchlint.cli.name` on first use.
-
-    `aliases` maps words of other tools to commands.
-    """
-
-    def __init__(
-        self,
-        *arguments: Any,
-        commands_help: Mapping[str, str],
-        aliases: Mapping[str, str],
-        **options: Any,
-    ) -> None:
-        super().__init__(*arguments, **options)
-        self._commands_help = commands_help
-        self._aliases = aliases
+    """A group that imports the command `name` from `torchlint.cli.name` on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order of the help."""
-        return list(self._commands_help)
+        return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command, None if there is none with this name."""
-        cmd_name = self._aliases.get(cmd_name, cmd_name)
-        if cmd_name not in self._commands_help:
+        cmd_name = _ALIASES.get(cmd_name, cmd_name)
+        if cmd_name not in _COMMANDS:
             return None
         command = getattr(import_module(f"torchlint.cli.{cmd_name}"), cmd_name)
         assert isinstance(command, click.Command)
@@ -91,7 +77,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(self._commands_help.items()))
+            formatter.write_dl(list(_COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command; exit silently on Ctrl-C, SIGTERM and on a closed output."""
@@ -107,7 +93,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command to call; raise a usage error with the nearest name if unknown."""
         word = args[0]
-        known = {**self._commands_help, **self._aliases}
+        known = {**_COMMANDS, **_ALIASES}
         if word not in known and not word.startswith("-"):
             from torchlint.cli.otherwords import command_hint
 
@@ -117,8 +103,6 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
-    commands_help=_COMMANDS,
-    aliases=_ALIASES,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_COMPLETION,
 )

@@ -11,7 +11,7 @@ from typing import Final
 from torchlint.cli.replay import MOST_BYTES, SUFFIX, Command, Inputs, Output
 from torchlint.config.requirement import other_lists
 from torchlint.engine.files import DECIDING, Discovery
-from torchlint.engine.layout import SettingsOf, layout_of
+from torchlint.engine.project import SettingsOf, layout_of
 from torchlint.engine.store import keep, sources_below
 from torchlint.registry import Registry, pack_metadata
 

@@ -31,20 +31,10 @@ _GONE: Final = (0, 0, 0, 0, 0)
 _POSITIVE: Final = (1 << 63) - 1
 _OPTION: Final = "--cache-dir"
 _VARIABLES: Final = frozenset(
-    {
-        "NO_COLOR",
-        "FORCE_COLOR",
-        "TERM",
-        "COLUMNS",
-        "CI_COMMIT_SHA",
-        "CI_PROJECT_DIR",
-        "CI_PROJECT_URL",
-        "GITHUB_REPOSITORY",
-        "GITHUB_SERVER_URL",
-        "GITHUB_SHA",
-        "GITHUB_WORKSPACE",
-        "PYTHONUTF8",
-    }
+    (
+        "NO_COLOR FORCE_COLOR TERM COLUMNS CI_COMMIT_SHA CI_PROJECT_DIR CI_PROJECT_URL "
+        "GITHUB_REPOSITORY GITHUB_SERVER_URL GITHUB_SHA GITHUB_WORKSPACE PYTHONUTF8"
+    ).split()
 )
 _OWN_VARIABLES: Final = "TORCHLINT_"
 """The environment variables that a report depends on, with those that begin so."""

@@ -11,67 +11,22 @@ from typing import Any, Final
 ENVIRONMENT: Final = "environment"
 """The source of a setting that comes from a variable."""
 
-DEFAULT_EXCLUDE: Final = (
-    "._*",
-    ".bzr",
-    ".direnv",
-    ".eggs",
-    ".git",
-    ".git-rewrite",
-    ".hg",
-    ".ipynb_checkpoints",
-    ".mypy_cache",
-    ".nox",
-    ".pants.d",
-    ".pyenv",
-    ".pytest_cache",
-    ".pytype",
-    ".ruff_cache",
-    ".svn",
-    ".torchlint_cache",
-    ".tox",
-    ".venv",
-    ".vscode",
-    "__pycache__",
-    "__pypackages__",
-    "_build",
-    "buck-out",
-    "build",
-    "dist",
-    "node_modules",
-    "site-packages",
-    "venv",
+DEFAULT_EXCLUDE: Final = tuple(
+    (
+        "._* .bzr .direnv .eggs .git .git-rewrite .hg .ipynb_checkpoints .mypy_cache .nox .pants.d "
+        ".pyenv .pytest_cache .pytype .ruff_cache .svn .torchlint_cache .tox .venv .vscode "
+        "__pycache__ __pypackages__ _build buck-out build dist node_modules site-packages venv"
+    ).split()
 )
 """Names of folders with third-party code or generated files, and of what macOS adds to files."""
 
 
-RESULTS_ONLY: Final = (
-    "*_benchmark.py",
-    "*_test.py",
-    "*smoke_test*.py",
-    "archive",
-    "archived",
-    "attic",
-    "backup",
-    "bench_*.py",
-    "benchmark",
-    "benchmark.py",
-    "benchmark_*.py",
-    "benchmarks",
-    "conftest.py",
-    "convert_*.py",
-    "deprecated",
-    "obsolete",
-    "old",
-    "profile_*.py",
-    "retired",
-    "setup.py",
-    "test",
-    "test_*.py",
-    "testing",
-    "tests",
-    "unittest",
-    "unittests",
+RESULTS_ONLY: Final = tuple(
+    (
+        "*_benchmark.py *_test.py *smoke_test*.py archive archived attic backup bench_*.py "
+        "benchmark benchmark.py benchmark_*.py benchmarks conftest.py convert_*.py deprecated obsolete old "
+        "profile_*.py retired setup.py test test_*.py testing tests unittest unittests"
+    ).split()
 )
 """Files and folders whose speed matters to no training."""
 
@@ -153,23 +108,10 @@ class Settings:
 
 
 OF_THE_RUN: Final = frozenset(
-    {
-        "output_format",
-        "output_file",
-        "statistics",
-        "baseline",
-        "sort",
-        "show_low",
-        "fail_on",
-        "exit_zero",
-        "jobs",
-        "file_timeout",
-        "no_cache",
-        "cache_dir",
-        "quiet",
-        "verbose",
-        "color",
-    }
+    (
+        "output_format output_file statistics baseline sort show_low fail_on exit_zero jobs "
+        "file_timeout no_cache cache_dir quiet verbose color"
+    ).split()
 )
 """Options of the run and its report, which do not change the findings.
 

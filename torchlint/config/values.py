@@ -23,20 +23,11 @@ from torchlint.config.settings import (
 
 DEVICES: Final = ("auto", "cuda", "cpu", "mps", "xpu")
 """The values of `target-device`."""
-FORMATS: Final = (
-    "full",
-    "concise",
-    "grouped",
-    "json",
-    "json-lines",
-    "sarif",
-    "github",
-    "gitlab",
-    "junit",
-    "markdown",
-    "rdjson",
-    "azure",
-    "pylint",
+FORMATS: Final = tuple(
+    (
+        "full concise grouped json json-lines sarif github gitlab junit markdown rdjson azure "
+        "pylint"
+    ).split()
 )
 """The values of `output-format`."""
 COLORS: Final = ("auto", "always", "never")
@@ -305,3 +296,20 @@ def line_of(text: str, key: str, word: str | None = None) -> int | None:
                 start += later.start() if later is not None else 0
             return text.count("\n", 0, start) + 1
     return None
+
+
+def schema(descriptions: Mapping[str, str]) -> dict[str, Any]:
+    """Return the schema of `torchlint.toml`; `descriptions` are by field name."""
+    extend = {"type": "string", "minLength": 1, "description": "A file to take settings from."}
+    properties = {"extend": extend}
+    for option, kind in KINDS.items():
+        told = {"description": descriptions[option]} if option in descriptions else {}
+        properties[key_of(option)] = {**kind.schema, **told}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "torchlint",
+        "description": "Settings of torchlint, in torchlint.toml or under tool.torchlint.",
+        "type": "object",
+        "properties": dict(sorted(properties.items())),
+        "additionalProperties": False,
+    }

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from torchlint.config import Settings
-from torchlint.engine.layout import SettingsOf
 from torchlint.engine.patterns import Patterns, excluded_by
-from torchlint.engine.project import CONFIGURATION
-from torchlint.program.gitignore import Ignored
+from torchlint.engine.project import CONFIGURATION, SettingsOf
+from torchlint.program.folder import Ignored
 
 DECIDING: Final = (*CONFIGURATION, ".gitignore")
 """The names of the files that configure how a folder is searched and checked."""

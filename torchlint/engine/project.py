@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,10 +11,13 @@ from torchlint import __version__
 from torchlint.caching import cached_method
 from torchlint.config import ConfigError, Settings, load, place
 from torchlint.config.requirement import PROJECT_FILES, other_lists
+from torchlint.program.folder import Layout, project_of
 from torchlint.registry import Registry, Selection
 
 CONFIGURATION: Final = ("torchlint.toml", *PROJECT_FILES)
 """The names of the files that settings come from."""
+SettingsOf = Callable[[str], Settings]
+"""A function that returns the settings of a path."""
 
 
 class Project:
@@ -92,3 +95,19 @@ def require_version(settings: Settings) -> None:
         where = place(settings, "required_version")
         said = f"this is torchlint {__version__}, the project wants {wanted}"
         raise ConfigError(f"{where}: `required-version`: {said}")
+
+
+def default_settings(path: str) -> Settings:
+    """Return the settings of a path without any configuration."""
+    return Settings()
+
+
+def layout_of(path: str, settings: Settings) -> Layout:
+    """Return the root folder of the project of a file, and its source folders."""
+    root = project_of(path)
+    given = os.path.realpath(settings.project_root) if settings.project_root is not None else ""
+    if given and os.path.realpath(path).startswith(os.path.join(given, "")):  # noqa: PTH118
+        root = given
+    folders = (os.path.realpath(settings.root / each) for each in settings.src)
+    below = (os.path.relpath(each, root) for each in folders)
+    return Layout(root, tuple(f"{Path(each).as_posix()}/" for each in below if each[:1] != "."))

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from torchlint.config import Settings
 from torchlint.engine.files import TooManyFilesError, discover
-from torchlint.engine.layout import SettingsOf, default_settings, layout_of
+from torchlint.engine.project import SettingsOf, default_settings, layout_of
 from torchlint.notebook import is_notebook
 from torchlint.program.folder import MOST_BYTES, MOST_FILES
 from torchlint.source import Source

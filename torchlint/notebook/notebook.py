@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from torchlint.edit import Edit, Span, apply_edits
-from torchlint.notebook.document import Document, scan
-from torchlint.notebook.lines import rewritten
+from torchlint.notebook.document import Document, rewritten, scan
 from torchlint.notebook.magics import masked, parsed
 from torchlint.source import Part, Position, Source, SourceError
 

@@ -12,8 +12,15 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from torchlint.page.failure import PageError
-from torchlint.page.header import CONTROL, FENCE, Header, decoded, read_header_lines, write_header
+from torchlint.page.header import (
+    CONTROL,
+    FENCE,
+    Header,
+    PageError,
+    decoded,
+    read_header_lines,
+    write_header,
+)
 
 HEADINGS: Final = ("What it does", "Why it is slow", "When not to", "Fix safety")
 """The headings of what a page says, in order."""

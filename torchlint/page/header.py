@@ -6,24 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from torchlint.page.failure import PageError
-
 FENCE: Final = "---"
 """The line before a header and the line behind it."""
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """What may stand nowhere in a line."""
 
-GROUPS: Final = (
-    "perf",
-    "correctness",
-    "gpu",
-    "distributed",
-    "memory",
-    "data",
-    "frameworks",
-    "compile",
-    "sync",
+GROUPS: Final = tuple(
+    "perf correctness gpu distributed memory data frameworks compile sync".split()
 )
 """The groups of rules. Each word selects all of its rules."""
 
@@ -280,3 +270,10 @@ def _item(text: str) -> str:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+class PageError(Exception):
+    """A malformed page; the message begins with its file and line."""
+
+    def __init__(self, file: str, line: int, said: str) -> None:
+        super().__init__(f"{file}:{line}: {said}")

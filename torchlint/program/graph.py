@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from torchlint.caching import cached_method
 from torchlint.program.imports import Imports
-from torchlint.program.outline import Definition, Import, Kind, Outline, Star
-from torchlint.program.roles import is_main, is_test
+from torchlint.program.outline import Definition, Import, Kind, Outline, Star, is_main, is_test
 from torchlint.semantic.view import Symbol
 
 _FINDING: Final = frozenset({"import_module", "importlib.import_module"})

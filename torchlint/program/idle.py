@@ -8,8 +8,7 @@ from typing import Final
 from torchlint.caching import cached_method
 from torchlint.program.graph import Graph, Place
 from torchlint.program.imports import folder_of
-from torchlint.program.outline import Definition, Kind, Outline
-from torchlint.program.roles import is_main, is_test
+from torchlint.program.outline import Definition, Kind, Outline, is_main, is_test
 from torchlint.semantic.view import Symbol
 
 _DEFINED: Final = (Kind.FUNCTION, Kind.CLASS)

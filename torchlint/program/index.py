@@ -14,8 +14,7 @@ from torchlint.program.folder import MOST_BYTES, MOST_FILES, Stamp, Walk, is_for
 from torchlint.program.graph import Graph, WholeGraph
 from torchlint.program.imports import Imports, folder_of
 from torchlint.program.kept import Kept, dump
-from torchlint.program.outline import Import, Outline, outline_of
-from torchlint.program.roles import is_test
+from torchlint.program.outline import Import, Outline, is_test, outline_of
 from torchlint.program.search import SearchedGraph, Texts
 from torchlint.program.selection import select
 from torchlint.semantic.view import ALONE, View

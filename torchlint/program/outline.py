@@ -8,10 +8,16 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from functools import cache
 from itertools import chain
 from typing import Final, NamedTuple
 
+from torchlint.notebook import is_notebook
 from torchlint.source import Source
+
+_TEST: Final = re.compile(
+    r"(?:^|/)(?:tests?|testing|benchmarks?|docs?)/|(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.\w+$"
+)
 
 
 class Kind(Enum):
@@ -489,3 +495,14 @@ def _exports(tree: ast.Module) -> frozenset[str] | None:
             found.add(item.value)
         is_known = True
     return frozenset(found) if is_known else None
+
+
+@cache
+def is_test(path: str) -> bool:
+    """Return whether a path is that of a test, a benchmark or documentation."""
+    return _TEST.search(path) is not None
+
+
+def is_main(path: str) -> bool:
+    """Return whether a module is run as the main module, by its name."""
+    return is_notebook(path) or path.endswith("__main__.py")

@@ -10,8 +10,7 @@ from torchlint.caching import cached_method
 from torchlint.notebook import is_notebook
 from torchlint.program.graph import Graph, Place
 from torchlint.program.imports import Imports, folder_of
-from torchlint.program.outline import ACCELERATING, LOOKING, MARKS, OPTIMIZING, Outline
-from torchlint.program.roles import is_test
+from torchlint.program.outline import ACCELERATING, LOOKING, MARKS, OPTIMIZING, Outline, is_test
 from torchlint.semantic.view import Symbol
 
 _IMPORT: Final = re.compile(

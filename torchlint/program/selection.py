@@ -10,8 +10,7 @@ from typing import Final
 
 from torchlint.program.graph import Graph, Links, Place
 from torchlint.program.idle import Idle
-from torchlint.program.outline import Definition, Kind, Outline
-from torchlint.program.roles import is_test
+from torchlint.program.outline import Definition, Kind, Outline, is_test
 from torchlint.semantic.view import ALONE, Excerpt, LinkedModule, Symbol, View
 
 Lines = Callable[[str, int, int], str]

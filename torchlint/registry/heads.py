@@ -9,8 +9,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from torchlint.page.failure import PageError
-from torchlint.page.header import Header, read_header
+from torchlint.page.header import Header, PageError, read_header
 
 if TYPE_CHECKING:
     from torchlint.rule import Rule

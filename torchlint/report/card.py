@@ -60,13 +60,14 @@ def brief_card(head: RuleHead, device: str = "auto") -> Card:
     """
     measured = measurements_beside(head.file, head.code)
     shown = conclusive(measured, head.gain, head.device)
+    fitting = (each for each in shown if device == "auto" or each.on_cpu == (device == "cpu"))
     return Card(
         head.code,
         head.name,
         impact=head.impact,
         link=_link(head.code, head.module, head.page),
         url=rule_url(head.code, head.module),
-        evidence=next((each for each in shown if _is_for(each, device)), None),
+        evidence=next(fitting, None),
     )
 
 
@@ -86,10 +87,6 @@ def card_of(rule: type[Rule]) -> Card:
         url=rule_url(rule.code, rule.__module__),
         evidence=gain_of(rule),
     )
-
-
-def _is_for(measurement: Measurement, device: str) -> bool:
-    return device == "auto" or measurement.on_cpu == (device == "cpu")
 
 
 def _link(code: str, module: str, page: str) -> str | None:

@@ -37,11 +37,10 @@ def checklist(audit: Audit, paint: Paint, only: Collection[Status] = ()) -> str:
             lines += ["", f"{_styled(state, paint)} ({len(rows)})"]
             lines += [line for row in _ordered(rows) for line in _lines(row, paint, width)]
     last = _wrapped(" ".join((*_folded(audit, listed), _next(audit))), width, 0)
-    return "\n".join([*lines, "", *_bold(_counted(audit), paint, width), *last]) + "\n"
-
-
-def _bold(text: str, paint: Paint, width: int) -> list[str]:
-    return [paint.strong(line) for line in _wrapped(text, width, 0)]
+    return (
+        "\n".join([*lines, "", *map(paint.strong, _wrapped(_counted(audit), width, 0)), *last])
+        + "\n"
+    )
 
 
 def _ordered(rows: Sequence[Row]) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from torchlint.edit import Span, in_order
 from torchlint.finding import Fix, Note
 from torchlint.measurement import Measurement
-from torchlint.report.entry import Entry, Measured, Traced
+from torchlint.report.entry import Entry, Measured
 from torchlint.report.paint import Paint
 from torchlint.source import Position, Source
 
@@ -53,7 +53,7 @@ def _finding(entry: Entry) -> dict[str, Any]:
         "severity": entry.severity,
         "evidence": _evidence(entry.card.evidence),
         **_measured(entry.measured),
-        **_traced(entry.traced),
+        **({} if entry.traced is None else {"traced": asdict(entry.traced)}),
     }
 
 
@@ -95,11 +95,6 @@ def _measured(measured: Measured | None) -> dict[str, Any]:
             "findings": measured.findings,
         }
     }
-
-
-def _traced(traced: Traced | None) -> dict[str, Any]:
-    """Return what a trace shows of the finding, None without one."""
-    return {} if traced is None else {"traced": asdict(traced)}
 
 
 def _filename(path: str) -> str:

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from torchlint.finding import Safety
 from torchlint.harness.judging.anatomy import Bound
-from torchlint.harness.judging.curves import SEEDS
-from torchlint.harness.judging.promise import Method
+from torchlint.harness.judging.promise import SEEDS, Method
 from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
 from torchlint.harness.plan import Launcher, Variant

@@ -1,5 +1,5 @@
 """The language server: findings, fixes and rule pages in an editor, over standard streams."""
 
-from torchlint.server.program import serve
+from torchlint.server.handlers import serve
 
 __all__ = ["serve"]

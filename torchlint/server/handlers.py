@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import signal
+import sys
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -16,9 +19,9 @@ from torchlint.engine.project import CONFIGURATION
 from torchlint.measurement import measurements_of
 from torchlint.registry import Registry, RegistryError
 from torchlint.report.page import hover_page
-from torchlint.server.actions import FIX_ALL, Actions
+from torchlint.server.actions import FIX_ALL, NAME, Actions
 from torchlint.server.checked import Checked
-from torchlint.server.diagnostics import NAME
+from torchlint.server.protocol import BoundedInput
 from torchlint.server.session import DELAY, Session
 from torchlint.server.subject import Positions
 from torchlint.suppress import find_suppressions
@@ -290,3 +293,20 @@ def _page(registry: Registry, code: str) -> str:
     except RegistryError as error:
         return str(error)
     return hover_page(rule, measurements_of(rule))
+
+
+def serve(registry: Registry) -> int:
+    """Serve one editor over standard input and output, and return the exit code.
+
+    It is 0 when the editor shut the server down, else 1. Whatever rules print goes to standard
+    error.
+    """
+    if not sys.flags.dev_mode:
+        logging.getLogger("pygls").setLevel(logging.CRITICAL)
+    # The reading thread cannot be interrupted, and there is nothing to clean up.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    out, sys.stdout = sys.stdout.buffer, sys.stderr
+    session = Session(registry)
+    attach(session)
+    session.start_io(BoundedInput(sys.stdin.buffer), out)  # type: ignore[arg-type]
+    return 0 if session.ended_well else 1

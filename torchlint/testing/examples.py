@@ -17,7 +17,7 @@ from torchlint.config import Settings, target_version
 from torchlint.engine import FileResult, FixResult, check_source, fix_source
 from torchlint.engine.programs import Link, Programs, alone
 from torchlint.page.document import Snippet
-from torchlint.page.failure import PageError
+from torchlint.page.header import PageError
 from torchlint.registry import Registry, RegistryError, RuleHead, Selection, load_registry
 from torchlint.registry.catalogue import deprecation
 from torchlint.registry.packs import rules_of

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from torchlint.finding import Safety
-from torchlint.harness.judging.curves import SEEDS
 from torchlint.harness.judging.doubt import ROUNDED_AWAY, Doubt
 from torchlint.harness.judging.promise import (
+    SEEDS,
     Comparison,
     compare,
     compare_aligned,

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 import libcst as cst
 
-from torchlint.semantic.syntax.cursor import UnusualError
+from torchlint.semantic.syntax.cursor import Strings, UnusualError
 from torchlint.semantic.syntax.makers import ASYNC, CLOSE, COMMA, EQUAL, NONE, OPEN, maker, plain
-from torchlint.semantic.syntax.strings import Strings
 
 _name = maker(cst.Name, "value", "lpar", "rpar")
 _attribute = maker(cst.Attribute, "value", "attr", "lpar", "rpar")

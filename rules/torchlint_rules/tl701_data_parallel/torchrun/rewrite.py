@@ -9,10 +9,12 @@ import libcst as cst
 
 from torchlint.api import Edit, Edits, Script, method_of
 from torchlint_rules.tl701_data_parallel.torchrun.agreement import Agreement
-from torchlint_rules.tl701_data_parallel.torchrun.edits import Writer, merged
-from torchlint_rules.tl701_data_parallel.torchrun.frame import Frame
-from torchlint_rules.tl701_data_parallel.torchrun.output import guarded, muted_bars
-from torchlint_rules.tl701_data_parallel.torchrun.saved import refuse_stored_wrappers
+from torchlint_rules.tl701_data_parallel.torchrun.frame import Frame, Writer, merged
+from torchlint_rules.tl701_data_parallel.torchrun.output import (
+    guarded,
+    muted_bars,
+    refuse_stored_wrappers,
+)
 from torchlint_rules.tl701_data_parallel.torchrun.shape import shape_of
 from torchlint_rules.tl701_data_parallel.torchrun.wrap import DATA_PARALLEL, ObstacleError
 
