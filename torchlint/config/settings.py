@@ -24,8 +24,9 @@ DEFAULT_EXCLUDE: Final = tuple(
 RESULTS_ONLY: Final = tuple(
     (
         "*_benchmark.py *_test.py *smoke_test*.py archive archived attic backup bench_*.py "
-        "benchmark benchmark.py benchmark_*.py benchmarks conftest.py convert_*.py deprecated obsolete old "
-        "profile_*.py retired setup.py test test_*.py testing tests unittest unittests"
+        "benchmark benchmark.py benchmark_*.py benchmarks conftest.py convert_*.py deprecated "
+        "obsolete old profile_*.py retired setup.py test test_*.py testing tests unittest "
+        "unittests"
     ).split()
 )
 """Files and folders whose speed matters to no training."""

@@ -235,7 +235,6 @@ class _Check:
             raise ValueError("a place behind the end of the file")
 
     def _internal(self, who: str, error: Exception, rest: str = "other rules ran") -> str:
-
         return internal_error(who, self.source.path, error, rest)
 
     def _unsilenced(self, found: list[Finding]) -> tuple[list[Finding], int]:

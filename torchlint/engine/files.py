@@ -80,7 +80,8 @@ class _Search:
         by_place: dict[str, str] = {}
         for path, (_, place) in sorted(self.found.items(), key=_links_last):
             by_place.setdefault(place, path)
-        return tuple(map(Path, sorted(by_place.values(), key=_parts)))
+        part_by_part = sorted(by_place.values(), key=lambda path: path.replace(os.sep, "\0"))
+        return tuple(map(Path, part_by_part))
 
     def _walk(self, top: str, settings: Settings) -> None:
         """Collect the files below a folder; links to folders are not followed.
@@ -147,11 +148,6 @@ class _Search:
         inside = [each for each in absolute.parents if each.is_relative_to(settings.root)]
         patterns = self._excluding(settings)
         return any(patterns.match(str(each)) for each in (absolute, *inside))
-
-
-def _parts(path: str) -> str:
-    """Return a sort key that orders paths part by part."""
-    return path.replace(os.sep, "\0")
 
 
 def _links_last(found: tuple[str, tuple[bool, str]]) -> tuple[bool, str]:

@@ -119,10 +119,11 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
         once = script.tree.view.is_beside_training or purpose.is_applied_once(finding.span)
         if once and head.gain == "speed":
             return None
-        return replace(finding, impact="medium" if _is_about_results(impact, head) else "low")
+        matters = head.is_about_results and impact != "low"
+        return replace(finding, impact="medium" if matters else "low")
     if head.is_about_syncs:
-        if impact == "high" and _is_shared(finding, script):
-            impact = "low"
+        if impact == "high" and script.whole.loops.gradient_accumulations.closes(finding.span):
+            impact = "low"  # several passes share the wait
         if _is_drowned(finding, impact, script):
             return None
     if impact != "low" and not head.is_about_results and purpose.is_evaluated_once(finding.span):
@@ -141,12 +142,3 @@ def _is_drowned(finding: Finding, impact: Impact, script: Script) -> bool:
     if small and impact != "high":
         return True
     return impact == "low" and generation.is_part_of_language_model(finding.span)
-
-
-def _is_shared(finding: Finding, script: Script) -> bool:
-    """Return whether several passes share a wait."""
-    return script.whole.loops.gradient_accumulations.closes(finding.span)
-
-
-def _is_about_results(impact: Impact, head: RuleHead) -> bool:
-    return head.is_about_results and impact != "low"

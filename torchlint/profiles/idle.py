@@ -73,7 +73,7 @@ class _Gap(NamedTuple):
 
 def idle_time(recording: Recording) -> Idle:
     """Return where the devices were idle; for a trace without any, where the host spent time."""
-    main = _main_thread(recording)
+    main = max(recording.ranges, key=lambda it: len(recording.ranges[it]), default=0)
     steps = len(recording.steps) or recording.updates
     if not recording.work:
         return _time_of_host(recording, main, steps)
@@ -97,11 +97,6 @@ def _collect(ranges: Ranges, gaps: list[_Gap]) -> float:
             gaps.append(_Gap(end, start, ranges.numbers[at]))
         end = max(end, ranges.ends[at])
     return end
-
-
-def _main_thread(recording: Recording) -> int:
-    """Return the thread of which most is known."""
-    return max(recording.ranges, key=lambda it: len(recording.ranges[it]), default=0)
 
 
 def _time_of_host(recording: Recording, main: int, steps: int) -> Idle:

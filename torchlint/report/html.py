@@ -99,10 +99,10 @@ def verification_html(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    sections = _sections(report)
+    sections, after = _sections(report), ("--", *report.args) if report.args else ()
     return environment.get_template("verification.html").render(
         report=report,
-        command=shlex.join(["torchlint", "verify", report.script, *_arguments(report)]),
+        command=shlex.join(["torchlint", "verify", report.script, *after]),
         conditions=conditions(report),
         sections=sections,
         labels=_labels(sections),
@@ -115,10 +115,6 @@ def verification_html(report: Report) -> str:
 def _visible(value: object) -> object:
     """Return text from outside with everything invisible escaped."""
     return printable(value) if type(value) is str else value
-
-
-def _arguments(report: Report) -> tuple[str, ...]:
-    return ("--", *report.args) if report.args else ()
 
 
 def _summary(report: Report) -> str:

@@ -74,7 +74,9 @@ class Actions:
         )
 
     def _silencing(self, findings: Iterable[Finding]) -> Iterator[types.CodeAction]:
-        for finding in {(each.code, self._row(each)): each for each in findings}.values():
+        position = self.checked.source.position
+        by_line = {(each.code, position(each.span.start).row): each for each in findings}
+        for finding in by_line.values():
             after = self.checked.silenced(finding)
             if after is None:
                 continue
@@ -94,9 +96,6 @@ class Actions:
         else:
             action.edit = self.edit_of_all()
         return action
-
-    def _row(self, finding: Finding) -> int:
-        return self.checked.source.position(finding.span.start).row
 
 
 def _wanted(kind: str, only: Iterable[str] | None) -> bool:

@@ -189,7 +189,8 @@ def candidates(report: Report) -> tuple[str, ...]:
 
     For those not measured alone, the result of all fixes together counts.
     """
-    alone = {outcome.variant.codes: outcome for outcome in report.outcomes if _is_alone(outcome)}
+    by_codes = {outcome.variant.codes: outcome for outcome in report.outcomes}
+    alone = {codes: outcome for codes, outcome in by_codes.items() if len(codes) == 1}
     kept = {codes[0] for codes, outcome in alone.items() if outcome.decision == "keep"}
     for outcome in report.outcomes:
         if outcome.variant.kind == "all" and outcome.decision == "keep":
@@ -209,7 +210,3 @@ def kept_together(report: Report) -> tuple[str, ...]:
     if outcome is None or outcome.verdict in (Verdict.SLOWER, Verdict.DIFFERENT):
         return ()
     return codes if outcome.comparison is not None and outcome.comparison.kept else ()
-
-
-def _is_alone(outcome: Outcome) -> bool:
-    return len(outcome.variant.codes) == 1

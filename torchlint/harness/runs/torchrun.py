@@ -186,16 +186,14 @@ def merged(ranks: Sequence[Trace]) -> Trace:
         modules=_all(rank.modules for rank in ranks),
         warnings=_all(rank.warnings for rank in ranks),
         diverted=_all(rank.diverted for rank in ranks),
-        memories=max((rank.memories for rank in ranks), key=_reserved),
+        memories=max(
+            (rank.memories for rank in ranks), key=lambda each: sum(held for _, held in each)
+        ),
         rank_times=times if any(times) else (),
         output=ranks[0].output,
         profile=ranks[0].profile,
         ran=_all_lines(ranks),
     )
-
-
-def _reserved(memories: tuple[tuple[int, int], ...]) -> int:
-    return sum(reserved for _, reserved in memories)
 
 
 def _mean_losses(ranks: Sequence[Trace]) -> tuple[float, ...]:

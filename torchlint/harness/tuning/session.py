@@ -143,7 +143,8 @@ class _Series:
                 for value in undecided(rates, self.tolerance)
                 if self.runs.times(self.values(value)) < _MOST_RUNS
             ]
-            again += [value for value in self._decisive() if self._is_single(value)]
+            decisive = self._decisive()
+            again += [value for value in decisive if self.runs.times(self.values(value)) < 2]
             if not again:
                 return
             for value in dict.fromkeys(again):
@@ -158,9 +159,6 @@ class _Series:
         if knee is None or len(rates) < 2:
             return []
         return [knee, max(rates, key=lambda value: rates[value].value)]
-
-    def _is_single(self, value: int) -> bool:
-        return self.runs.times(self.values(value)) < 2
 
     def close(self) -> None:
         """Choose the knee, or keep the current value if it is as good and no smaller one helps."""

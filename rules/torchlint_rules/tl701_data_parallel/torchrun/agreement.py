@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Binding, How, Kind, Script, method_of, receiver_of
+from torchlint.api import Binding, How, Kind, Script, method_of, receiver_of, root_of
 from torchlint_rules.tl701_data_parallel.torchrun.shape import Shape
 from torchlint_rules.tl701_data_parallel.torchrun.wrap import ObstacleError
 
@@ -162,8 +162,8 @@ class Agreement:
             if self.is_own(added.value):
                 kept.append(added.target)
         for node in kept:
-            root = _root(node)
-            if root is not None and script.kind(root) not in _PARTS:
+            root = root_of(node, items=True)
+            if isinstance(root, cst.Name) and script.kind(root) not in _PARTS:
                 yield root
 
     def is_own(self, node: cst.CSTNode) -> bool:
@@ -211,10 +211,3 @@ class Agreement:
             script.loops.is_step(call) or method_of(call) == "step"
             for call in script.tree.within(part, cst.Call)
         )
-
-
-def _root(node: cst.CSTNode) -> cst.Name | None:
-    """Return the name at the left end of attributes and items."""
-    while isinstance(node, (cst.Attribute, cst.Subscript)):
-        node = node.value
-    return node if isinstance(node, cst.Name) else None
