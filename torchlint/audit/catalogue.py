@@ -50,7 +50,8 @@ def _ask(written: str | list[Any], own: Mapping[str, Any]) -> Ask:
     if name == "unless":
         given[0] = own[given[0]]
     found: Any = own.get(name) or getattr(questions, name)
-    return found(*given) if given else found
+    ask: Ask = found(*given) if given else found
+    return ask
 
 
 FAMILIES: Final[Mapping[str, tuple[Technique, ...]]] = {
