@@ -11,11 +11,9 @@ from xml.etree import ElementTree
 import pytest
 from checkouts import ROOT, Copy
 
-from torchlint.docs.chart import speed_chart
+from torchlint.docs.chart import picture, speed_chart
 from torchlint.docs.lists import contradictions, evidence_of, files, rules_of
-from torchlint.docs.navigation import settings
-from torchlint.docs.picture import picture
-from torchlint.docs.site import anchor, site
+from torchlint.docs.site import anchor, settings, site
 from torchlint.registry import load_registry
 from torchlint.testing.checkout import Checkout
 

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from torchlint.audit import questions
 from torchlint.audit.device import DEVICE
-from torchlint.audit.distributed import DISTRIBUTED
+from torchlint.audit.distributed import DISTRIBUTED, LARGE_MODELS
 from torchlint.audit.evaluation import CHECKPOINTS, EVALUATION
-from torchlint.audit.largemodels import LARGE_MODELS
 from torchlint.audit.management import LEFTOVERS, MANAGEMENT, TRAINERS
 from torchlint.audit.network import NETWORK
 from torchlint.audit.optimization import OPTIMIZATION

@@ -1,14 +1,10 @@
-"""Questions about techniques of training on several GPUs."""
+"""Questions about techniques of several GPUs, of large models and of modern pre-training."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from torchlint.audit.questions import (
-    mentions,
-    unless,
-    whole,
-)
+from torchlint.audit.questions import mentions, unless, whole
 from torchlint.audit.survey import Survey
 from torchlint.audit.technique import Answer, by_name, cannot_tell, not_applicable, used
 from torchlint.semantic.values.values import State
@@ -18,6 +14,14 @@ _PERHAPS: Final = mentions(
 )
 _NO_WRAP: Final = unless(
     lambda survey: survey.script.program.processes.wraps(), "no DistributedDataParallel here"
+)
+_GRAPHED: Final = frozenset({"reduce-overhead", "max-autotune"})
+_SEQUENCES: Final = r"\w*tokeniz\w*|pad_sequence|pack_padded_sequence|input_ids|max_length"
+
+
+_WITHOUT_SEQUENCES: Final = unless(
+    lambda survey: survey.word(_SEQUENCES) or survey.framework,
+    "no sequences of tokens in this file",
 )
 
 
@@ -70,4 +74,22 @@ DISTRIBUTED: Final = by_name(
     perhaps=_PERHAPS,
     accumulates=lambda survey: any(True for _ in survey.script.loops.gradient_accumulations.all()),
     reads_rank=lambda survey: used(survey, next(survey.strings("LOCAL_RANK"), None), " is read"),
+)
+
+
+def _graphed_by_compiler(survey: Survey) -> Answer | None:
+    for name in ("mode", "torch_compile_mode"):
+        arg = survey.keyword(name)
+        if arg is not None and survey.script.values.value_of(arg.value).literal in _GRAPHED:
+            return used(survey, arg)
+    return None
+
+
+LARGE_MODELS: Final = by_name(
+    _graphed_by_compiler,
+    without_sequences=_WITHOUT_SEQUENCES,
+    freezes=lambda survey: (
+        survey.method("requires_grad_") or survey.assigned_attribute("requires_grad")
+    ),
+    saves=lambda survey: survey.calling(r"save\w*|\w+_save") or survey.framework,
 )

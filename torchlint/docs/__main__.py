@@ -16,11 +16,9 @@ from pathlib import Path
 import click
 
 from torchlint.docs.lists import files, refuted
-from torchlint.docs.navigation import settings
-from torchlint.docs.site import site
+from torchlint.docs.site import settings, site
 from torchlint.registry import RegistryError
 from torchlint.testing.checkout import Checkout, CheckoutError
-
 
 
 @click.command()

@@ -9,8 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from torchlint.docs.chart import speed_chart
-from torchlint.docs.picture import picture
+from torchlint.docs.chart import picture, speed_chart
 from torchlint.measurement import EVIDENCE, Measurement, measurements
 from torchlint.page.files import PAGE, pack_folder
 from torchlint.registry import RegistryError, load_registry

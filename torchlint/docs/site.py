@@ -5,12 +5,14 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 from torchlint.docs.lists import LAST, TITLE, evidence_of, rules_of, tip_of
 from torchlint.measurement import measurements
 from torchlint.page.document import Snippet
+from torchlint.report.card import card_of
 from torchlint.report.page import prose
 from torchlint.report.paint import Paint
 from torchlint.rule import Rule
@@ -26,6 +28,8 @@ _LEGEND: Final = (
     "The lines `-` and `+` are the fix; a line `!` is reported without a fix. "
     "Every example is a test."
 )
+_LAST: Final = '{ "By tip" = "articles.md" },'
+"""The entry of the navigation after which the rules follow."""
 
 
 def site(tree: Checkout) -> dict[Path, str]:
@@ -102,3 +106,19 @@ def tip_link(source: str, page: str) -> str:
     """Return a link to the tip of `S3.7` on the page of tips."""
     tip = tip_of(source)
     return f"[{TITLE}: {tip}]({page}#{anchor(tip)})"
+
+
+def settings(tree: Checkout) -> str:
+    """Return `zensical.toml` as a file of the build folder, with the rules by family."""
+    text = (tree.root / "zensical.toml").read_text(encoding="utf-8")
+    text = text.replace(f'"{tree.site.parent.name}/', '"')
+    return text.replace(_LAST, "\n        ".join((_LAST, *_families(rules_of(tree)))))
+
+
+def _families(rules: Sequence[type[Rule]]) -> Iterator[str]:
+    for category, members in groupby(rules, key=lambda rule: card_of(rule).category or ""):
+        yield f'{{ "{category.capitalize()}" = ['
+        yield from (
+            f'    {{ "{rule.code} {rule.name}" = "rules/{rule.code}.md" }},' for rule in members
+        )
+        yield "] },"
