@@ -156,15 +156,6 @@ class Statements(Expressions):
     def _of_expr(self, node: ast.Expr) -> Any:
         return _expr(self.expression(node.value))
 
-    def _of_pass(self, node: ast.Pass) -> Any:
-        return _pass()
-
-    def _of_break(self, node: ast.Break) -> Any:
-        return _break()
-
-    def _of_continue(self, node: ast.Continue) -> Any:
-        return _continue()
-
     def _of_assign(self, node: ast.Assign) -> Any:
         targets = []
         for each in node.targets:
@@ -205,16 +196,6 @@ class Statements(Expressions):
         elements = self.elements(node.targets)
         start, end = self.spans[elements[0]][0], self.at
         return _del(self.placed(_tuple(elements, (), ()), start, end))
-
-    def _of_global(self, node: ast.Global) -> Any:
-        return _global(self._listed(node.names))
-
-    def _of_nonlocal(self, node: ast.Nonlocal) -> Any:
-        return _nonlocal(self._listed(node.names))
-
-    def _listed(self, names: Sequence[str]) -> list[Any]:
-        commas = [COMMA] * (len(names) - 1) + [NONE]
-        return [_name_item(_name(name), comma) for name, comma in zip(names, commas, strict=True)]
 
     # -- imports --------------------------------------------------------------
 
@@ -379,11 +360,16 @@ class Statements(Expressions):
         return _class(name, body, given[:split], given[split:], decorators)
 
 
+def _listed(names: Sequence[str]) -> list[Any]:
+    commas = [COMMA] * (len(names) - 1) + [NONE]
+    return [_name_item(_name(name), comma) for name, comma in zip(names, commas, strict=True)]
+
+
 _SMALL: Final[dict[type[ast.stmt], Callable[..., Any]]] = {
     ast.Expr: Statements._of_expr,
-    ast.Pass: Statements._of_pass,
-    ast.Break: Statements._of_break,
-    ast.Continue: Statements._of_continue,
+    ast.Pass: lambda reader, node: _pass(),
+    ast.Break: lambda reader, node: _break(),
+    ast.Continue: lambda reader, node: _continue(),
     ast.Assign: Statements._of_assign,
     ast.AugAssign: Statements._of_aug_assign,
     ast.AnnAssign: Statements._of_ann_assign,
@@ -391,8 +377,8 @@ _SMALL: Final[dict[type[ast.stmt], Callable[..., Any]]] = {
     ast.Raise: Statements._of_raise,
     ast.Assert: Statements._of_assert,
     ast.Delete: Statements._of_delete,
-    ast.Global: Statements._of_global,
-    ast.Nonlocal: Statements._of_nonlocal,
+    ast.Global: lambda reader, node: _global(_listed(node.names)),
+    ast.Nonlocal: lambda reader, node: _nonlocal(_listed(node.names)),
     ast.Import: Statements._of_import,
     ast.ImportFrom: Statements._of_import_from,
 }
