@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
+
+from torchlint.cli.terminal import require
 
 
 @click.command()
@@ -22,10 +23,7 @@ def mcp(root: Path) -> None:
     The agent starts it and talks the Model Context Protocol. The tools are check, explain, fix,
     audit, verify and tune; only the last two run a script.
     """
-    if find_spec("mcp") is None:
-        raise click.ClickException(
-            "`torchlint mcp` needs the package mcp: `pip install 'torchlint[mcp]'` brings it"
-        )
+    require("mcp", "mcp", "`torchlint mcp` needs the package mcp")
     from torchlint.mcpserver import serve
 
     serve(root)

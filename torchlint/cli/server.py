@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 
 import click
 
 from torchlint.cli.run import refused
-from torchlint.cli.terminal import remark
+from torchlint.cli.terminal import remark, require
 from torchlint.registry import load_registry
 
 
@@ -20,10 +19,7 @@ def server(ctx: click.Context) -> None:
     The editor starts it and talks the Language Server Protocol: findings as you type, fixes, and
     the pages of rules.
     """
-    if find_spec("pygls") is None:
-        raise click.ClickException(
-            "`torchlint server` needs pygls: `pip install 'torchlint[lsp]'` brings it"
-        )
+    require("pygls", "lsp", "`torchlint server` needs pygls")
     if sys.stdin.isatty():
         remark("Waiting for an editor, which should have started this. Ctrl-C ends it.")
     with refused():

@@ -1,7 +1,8 @@
-"""Colors, width and progress on the terminal."""
+"""Colors, width, progress and errors on the terminal."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 import time
@@ -21,6 +22,12 @@ _PATIENCE: Final = 0.6
 """Seconds before a progress bar appears."""
 _LINE_GONE: Final = "\x1b[1A\x1b[2K"
 """The control sequence that erases the finished bar."""
+
+
+def require(module: str, extra: str, lack: str) -> None:
+    """Raise a click error that begins with `lack` if a package of an extra is not installed."""
+    if importlib.util.find_spec(module) is None:
+        raise click.ClickException(f"{lack}: `pip install 'torchlint[{extra}]'` brings it")
 
 
 def color_wanted(choice: str | None, stream: TextIO) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,7 @@ from torchlint.cli.commandline import (
     verbose_option,
 )
 from torchlint.cli.options import GroupedCommand, color_option
-from torchlint.cli.terminal import fail, paint_for
+from torchlint.cli.terminal import fail, paint_for, require
 from torchlint.engine import WriteError
 
 if TYPE_CHECKING:
@@ -61,11 +60,8 @@ def tune(ctx: click.Context, /, script: str | None, args: tuple[str, ...], **opt
     if start.launcher is not None:
         raise click.UsageError("tune runs one process: give it the script without its launcher")
     for module in ("torch", "psutil"):
-        if find_spec(module) is None:
-            raise click.ClickException(
-                f"tune runs the script, and {sys.executable} has no {module}: "
-                "`pip install 'torchlint[verify]'` brings it"
-            )
+        lack = f"tune runs the script, and {sys.executable} has no {module}"
+        require(module, "verify", lack)
     ctx.exit(_tune(start, options))
 
 

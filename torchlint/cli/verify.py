@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
@@ -30,7 +29,7 @@ from torchlint.cli.epochs import epochs_of
 from torchlint.cli.options import GroupedCommand, color_option, configuration_options
 from torchlint.cli.progressbar import progress_bar
 from torchlint.cli.run import Run, refused
-from torchlint.cli.terminal import fail, paint_for, remark, warn
+from torchlint.cli.terminal import fail, paint_for, remark, require, warn
 from torchlint.cli.variants import Fixes
 from torchlint.engine import WriteError
 from torchlint.harness.judging.verdict import Report, candidates, kept_together, together
@@ -133,11 +132,7 @@ def verify(
     may change results are measured, too, unless `--no-unsafe-fixes` is given.
     """
     start = started("verify", script, args, options["module"])
-    if importlib.util.find_spec("torch") is None:
-        raise click.ClickException(
-            f"verify runs the script, and {sys.executable} has no torch: "
-            "`pip install 'torchlint[verify]'` brings it"
-        )
+    require("torch", "verify", f"verify runs the script, and {sys.executable} has no torch")
     if options["save_trace"] is not None:
         _make_folder(options["save_trace"])
     if options["html"] is not None:
@@ -290,11 +285,8 @@ def _apply(fixes: Fixes, codes: tuple[str, ...]) -> bool:
 
 def require_page(file: Path, script: Path) -> None:
     """Raise a usage error before any run if the page could not be rendered or written."""
-    if importlib.util.find_spec("jinja2") is None:
-        raise click.ClickException(
-            f"`--html` makes its page with jinja2, which {sys.executable} lacks: "
-            "`pip install 'torchlint[verify]'` brings it"
-        )
+    lack = f"`--html` makes its page with jinja2, which {sys.executable} lacks"
+    require("jinja2", "verify", lack)
     if file.resolve() == script.resolve():
         raise click.ClickException(f"`--html {file}` would write over the script")
     if not file.parent.is_dir():
