@@ -23,6 +23,7 @@ from torchlint.measurement import Measurement, conclusive, measurements_beside
 from torchlint.registry import Registry, RegistryError, RuleHead, Selection
 from torchlint.semantic.scope.target import Target
 from torchlint.source import Source
+from torchlint.wording import first_of
 
 OTHERS: Final = "other rules"
 """The family of rules that belong to no technique, such as those of other packs."""
@@ -253,9 +254,7 @@ def _also(rows: list[Line]) -> str:
     """Return a list of the other lines, the first three by number."""
     if not rows:
         return ""
-    shown = ", ".join(map(str, rows[:3]))
-    more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
-    return f" (also line{'s' if len(rows) > 1 else ''} {shown}{more})"
+    return f" (also line{'s' if len(rows) > 1 else ''} {first_of(list(map(str, rows)), 3)})"
 
 
 def of_program(audits: Sequence[Audit]) -> Audit:
@@ -303,8 +302,7 @@ def _also_in(paths: Sequence[str]) -> str:
     """Return a list of the other files, the first three by name."""
     if not paths:
         return ""
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f" (also in {', '.join(paths[:3])}{more})"
+    return f" (also in {first_of(paths, 3)})"
 
 
 def _once(lines: Iterable[str]) -> tuple[str, ...]:

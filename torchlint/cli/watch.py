@@ -15,6 +15,7 @@ from torchlint.cli.run import STDIN
 from torchlint.cli.terminal import fail, remark
 from torchlint.config.settings import DEFAULT_EXCLUDE
 from torchlint.engine.files import DECIDING
+from torchlint.wording import first_of
 
 if TYPE_CHECKING:
     from watchfiles import Change
@@ -77,8 +78,7 @@ def _spoken(batches: Iterator[set[tuple[Change, str]]]) -> Iterator[str]:
     yield "Watching; Ctrl-C ends."
     for batch in filter(None, batches):
         names = sorted({Path(path).name for _, path in batch})
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        yield f"{names[0]}{more} changed. Watching; Ctrl-C ends."
+        yield f"{first_of(names, 1)} changed. Watching; Ctrl-C ends."
 
 
 def _begin(words: str) -> None:

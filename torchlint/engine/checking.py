@@ -33,6 +33,7 @@ from torchlint.registry import RegistryError, RuleHead, Selection
 from torchlint.source import Source, SourceError
 from torchlint.suppress import Suppressions, find_suppressions, silences_unparsed
 from torchlint.suppressionwords import has_suppression_word
+from torchlint.wording import first_of
 
 if TYPE_CHECKING:
     import ast
@@ -195,10 +196,8 @@ class _Check:
         """Return the warnings for recursion errors; only deep nesting is the file's fault."""
         if is_ordinary(tree):
             return list(self.too_deep.values())
-        return [
-            f"{self.source.path} is nested too deeply for {_some(list(self.too_deep))}; "
-            "other rules ran"
-        ]
+        codes = first_of(list(self.too_deep), MOST_NAMED)
+        return [f"{self.source.path} is nested too deeply for {codes}; other rules ran"]
 
     def _run_rule(self, head: RuleHead, script: Script) -> list[Finding]:
         """Run one rule; if it fails, add a warning and return no findings."""
@@ -305,9 +304,3 @@ def _as_unsafe(finding: Finding) -> Finding:
         return finding
     because = "torch comes through a star import"
     return replace(finding, fix=replace(fix, safety=Safety.UNSAFE, because=because))
-
-
-def _some(codes: list[str]) -> str:
-    """List a few codes, and how many more there are."""
-    more = f" and {len(codes) - MOST_NAMED} more" if len(codes) > MOST_NAMED else ""
-    return ", ".join(codes[:MOST_NAMED]) + more

@@ -18,6 +18,7 @@ from torchlint.harness.trace import Failure, SyncSite
 from torchlint.report.conclusion import bound_words, conclusion, savings
 from torchlint.report.paint import Paint
 from torchlint.report.summary import plural
+from torchlint.wording import first_of
 
 _MEBIBYTE: Final = 1024 * 1024
 _DECISIONS: Final = {
@@ -150,7 +151,8 @@ def verification_text(report: Report, paint: Paint, page: str = "") -> str:
     for outcome in shown_outcomes(report):
         lines += ["", *_outcome(outcome, paint)]
     if report.diverted:
-        lines += ["", _diverted(report.diverted)]
+        shown = first_of(report.diverted, _SITES)
+        lines += ["", f"Written by the script, kept out of your files: {shown}"]
     said, saved = conclusion(report), savings(report)
     end = [saved[0].upper() + saved[1:]] if saved else []
     end += [f"As a page: {paint.path(page)}"] if page else []
@@ -226,11 +228,8 @@ def _compared(report: Report) -> tuple[str, ...]:
     short = "" if commit.startswith(name) else f" ({commit[:9]})"
     said = [f"the working tree against {name}{short}: {count} {verb}"]
     if others:
-        shown = ", ".join(others[:_SITES])
-        more = f" and {len(others) - _SITES} more" if len(others) > _SITES else ""
-        said.append(
-            f"other files that differ, which both versions read as they are now: {shown}{more}"
-        )
+        shown = first_of(others, _SITES)
+        said.append(f"other files that differ, which both versions read as they are now: {shown}")
     return tuple(said)
 
 
@@ -238,11 +237,6 @@ def failure_line(script: str, failure: Failure) -> str:
     """Return one line that says why the original script cannot be measured."""
     place = f"{os.path.relpath(failure.file)}:{failure.line}" if failure.line else script
     return f"{place}: {_FAILED[failure.kind].format(failure.message)}"
-
-
-def _diverted(paths: tuple[str, ...]) -> str:
-    more = f" and {len(paths) - _SITES} more" if len(paths) > _SITES else ""
-    return f"Written by the script, kept out of your files: {', '.join(paths[:_SITES])}{more}"
 
 
 def _outcome(outcome: Outcome, paint: Paint) -> list[str]:

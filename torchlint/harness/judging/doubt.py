@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
+from torchlint.wording import first_of
+
 _LONGER: Final = "give it a longer --budget, or none"
 _SHORT_EPOCH: Final = 10_000
 """The most steps of an epoch that a verification can be asked to run."""
@@ -147,8 +149,7 @@ class Doubt:
         text: str,
     ) -> Doubt:
         """Report which changes no run reached; `part` means that it reached others."""
-        shown = ", ".join(f"{os.path.relpath(path)}:{line}" for path, line in places[:5])
-        more = f" and {len(places) - 5} more" if len(places) > 5 else ""
+        shown = first_of([f"{os.path.relpath(path)}:{line}" for path, line in places], 5)
         advice = "raise --steps until they run"
         if epoch is not None and epoch > taken:
             advice = f"an epoch has {epoch:,} steps: start the script with a shorter one"
@@ -157,7 +158,7 @@ class Doubt:
         return cls(
             "partly-exercised" if part else "not-exercised",
             f"changed lines of {text} that did not run in the first {taken} steps, so "
-            f"nothing was measured of them: {shown}{more}; {advice}",
+            f"nothing was measured of them: {shown}; {advice}",
         )
 
     @classmethod
@@ -188,10 +189,9 @@ class Doubt:
     @classmethod
     def written(cls, files: tuple[str, ...]) -> Doubt:
         """Report that project files changed despite the diversion."""
-        shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")
         return cls(
             "written-in-project",
-            f"the script wrote files that could not be diverted: {shown}; check them",
+            f"the script wrote files that could not be diverted: {first_of(files, 5)}; check them",
         )
 
 
