@@ -15,7 +15,8 @@ from tiny_rules import broken, replacing, rule_of
 from torchlint.engine import FileResult, Project, check_paths, fix_paths
 from torchlint.engine import jobs as work
 from torchlint.engine.files import WORTH_REMEMBERING
-from torchlint.engine.workers import Died, Workers, can_fork
+from torchlint.engine.processes import Died, can_fork
+from torchlint.engine.workers import Workers
 from torchlint.finding import Finding
 from torchlint.registry import Registry, RuleHead
 from torchlint.rule import Rule

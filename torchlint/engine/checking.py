@@ -12,7 +12,7 @@ from torchlint.edit import Span
 from torchlint.engine.grading import Grades
 from torchlint.engine.keptimports import SharedImports
 from torchlint.engine.newersyntax import parses, renamed
-from torchlint.engine.ownpart import own_part, told_once, weighed
+from torchlint.engine.ownpart import own_part
 from torchlint.engine.parsing import (
     PYTHON_2,
     UnparsableError,
@@ -24,6 +24,7 @@ from torchlint.engine.patterns import rules_here
 from torchlint.engine.programs import Link, Linked, alone
 from torchlint.engine.relevance import UNPARSABLE, UNUSED, asks_only_to_parse, relevant
 from torchlint.engine.results import FileResult, internal_error
+from torchlint.engine.stakes import told_once, weighed
 from torchlint.engine.timelimit import Overdue
 from torchlint.engine.torchimports import TORCH, TorchImport, imports_torch, torch_import
 from torchlint.engine.usedelsewhere import UsedElsewhere, used_nowhere

@@ -12,11 +12,11 @@ from torchlint.config import Settings
 from torchlint.engine.answers import Accept
 from torchlint.engine.cache import key_of
 from torchlint.engine.grading import applies
+from torchlint.engine.processes import Died, can_fork, processors
 from torchlint.engine.programs import Linked, Programs
 from torchlint.engine.results import FileResult, FixResult, guarded
 from torchlint.engine.timelimit import FINAL, end_process_after, within, words
 from torchlint.engine.usedelsewhere import UsedElsewhere
-from torchlint.engine.workers import Died, can_fork, processors
 from torchlint.notebook import read_source
 from torchlint.registry import RegistryError, RuleHead, Selection
 from torchlint.source import Source, SourceError

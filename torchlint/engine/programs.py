@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from torchlint import __version__
 from torchlint.config import Settings
 from torchlint.engine.ownpart import as_given
+from torchlint.engine.processes import Died, can_fork, processors
 from torchlint.engine.project import SettingsOf, default_settings, layout_of
 from torchlint.engine.results import internal_error
 from torchlint.engine.store import keep, read_kept
-from torchlint.engine.workers import Died, can_fork, processors
 from torchlint.semantic.view import ALONE, View
 from torchlint.source import Source
 

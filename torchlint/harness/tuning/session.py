@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from torchlint.engine.workers import processors
+from torchlint.engine.processes import processors
 from torchlint.harness.tuning.report import Knob, Rate, SettingSearch, Trial, TuningReport, Value
 from torchlint.harness.tuning.runs import Edit, Runs
 
