@@ -390,3 +390,18 @@ def literal_index(node: cst.Subscript) -> int | None:
 def takes_many(node: cst.Subscript) -> bool:
     """Return whether an index is a slice, so that an array stays an array."""
     return any(isinstance(element.slice, cst.Slice) for element in node.slice)
+
+
+LITERALS: Final[dict[type[cst.CSTNode], Kind]] = {
+    cst.Integer: Kind.NUMBER,
+    cst.Float: Kind.NUMBER,
+    cst.SimpleString: Kind.STRING,
+    cst.FormattedString: Kind.STRING,
+    cst.ConcatenatedString: Kind.STRING,
+    cst.List: Kind.SEQUENCE,
+    cst.Tuple: Kind.SEQUENCE,
+    cst.ListComp: Kind.SEQUENCE,
+    cst.Dict: Kind.MAPPING,
+    cst.DictComp: Kind.MAPPING,
+}
+"""The kinds of what the syntax alone shows."""

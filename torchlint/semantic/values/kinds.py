@@ -12,11 +12,18 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import choices_of, last_word, method_of, replaces_itself
+from torchlint.semantic.syntax.methods import (
+    choices_of,
+    index_of,
+    last_word,
+    method_of,
+    replaces_itself,
+)
 from torchlint.semantic.values.annotated import Annotations
 from torchlint.semantic.values.datasetfields import kind_of_field
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
+    LITERALS,
     PASSED_ON,
     TENSORS,
     Kind,
@@ -107,7 +114,7 @@ class Kinds(Analysis):
             return joined([*map(self.kind, choices)])
         if isinstance(node, (cst.Await, cst.NamedExpr)):
             return self.kind(node.expression if isinstance(node, cst.Await) else node.value)
-        return _LITERALS.get(type(node), _UNKNOWN)
+        return LITERALS.get(type(node), _UNKNOWN)
 
     def _kind_of_name(self, node: cst.Name) -> Kind:
         if node.value in ("True", "False"):
@@ -297,7 +304,11 @@ class Kinds(Analysis):
             # a method of the value in question: `model = model.to(device)` in a loop
             return base
         if base is _UNKNOWN:
-            moved = method in _OF_BATCHES and self._is_batch(func.value)
+            moved = method in _OF_BATCHES and (
+                self._is_batch(func.value)
+                # a tensor picks items of tensors and arrays alone
+                or self.kind(index_of(func.value) or func.value) in TENSORS
+            )
             if name is None and (moved or method in _TENSOR_ONLY or self._is_sent_round(func)):
                 return _TENSOR
             if method in PREPARING and name is None:
@@ -580,17 +591,3 @@ class Kinds(Analysis):
         if run is _MODULE or self.kind(value) in TENSORS:
             return _UNKNOWN if run is Kind.CRITERION and path != (0,) else _TENSOR
         return _UNKNOWN
-
-
-_LITERALS: Final[dict[type[cst.CSTNode], Kind]] = {
-    cst.Integer: Kind.NUMBER,
-    cst.Float: Kind.NUMBER,
-    cst.SimpleString: Kind.STRING,
-    cst.FormattedString: Kind.STRING,
-    cst.ConcatenatedString: Kind.STRING,
-    cst.List: Kind.SEQUENCE,
-    cst.Tuple: Kind.SEQUENCE,
-    cst.ListComp: Kind.SEQUENCE,
-    cst.Dict: Kind.MAPPING,
-    cst.DictComp: Kind.MAPPING,
-}
