@@ -36,6 +36,10 @@ _FILTERS: Final = re.compile(
     r"torchaudio\.transforms\.(?:Mel\w*|MFCC|LFCC|Resample|\w*Spectrogram)|librosa\.filters\.\w+"
 )
 """Transforms of sound that compute their filters when they are made."""
+_SPECTRA: Final = re.compile(
+    r"torchaudio\.(?:transforms\.(?:Mel\w*|MFCC|LFCC|\w*Spectrogram)|compliance\.kaldi\.\w+)|"
+    r"librosa\.(?:feature\.\w+|stft|cqt)"
+)
 _RESAMPLES: Final = ("torchaudio.functional.resample", "librosa.resample")
 _AT_ONE_RATE: Final = (
     "resamples sound in every epoch; store the files at the rate that the training needs"
@@ -100,7 +104,8 @@ def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, I
                 work = _item_work(script, call)
                 if work:
                     short = (decodes and "tokenize" in work) or _of_constant(script, call)
-                    yield call, f"`{code.label}` {work}", "low" if short else None
+                    long: Impact | None = "medium" if "spectrogram" in work else None
+                    yield call, f"`{code.label}` {work}", "low" if short else long
 
 
 def _constant_work(script: Script, call: cst.Call) -> str:
@@ -145,6 +150,13 @@ def _opens(script: Script, node: cst.BaseExpression) -> bool:
 def _item_work(script: Script, call: cst.Call) -> str:
     """Return the result that a call computes from one item and that could be cached."""
     func = call.func
+    made = script.values.origins.of(func).values
+    made = tuple(each.func for each in made if isinstance(each, cst.Call)) or (func,)
+    if any(_SPECTRA.fullmatch(script.name(each) or "") for each in made):
+        return (
+            f"computes a spectrogram (`{script.code(func)}`) of the same sound in every epoch; "
+            "store it, or compute it for whole batches on the device"
+        )
     said = receiver_of(call) or func
     method = method_of(call)
     for node, ran in ((func, "__call__"), (said, method)):
@@ -203,7 +215,8 @@ class _Changes:
             for binding in script.scopes.reaching(name):
                 if id(binding) not in self._seen:
                     self._seen.add(id(binding))
-                    if self._binding_varies(binding):
+                    added = script.values.origins.additions(name)
+                    if self._binding_varies(binding) or any(map(self.varies, added)):
                         return True
         return any(
             any(script.tree.inside(binding.node, body) for body in self._bodies)

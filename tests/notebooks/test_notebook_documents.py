@@ -19,7 +19,6 @@ def _read(text: str | bytes) -> Source:
 @pytest.mark.parametrize(
     ("text", "said", "place"),
     [
-        ("", "the file is empty: a notebook is a JSON object", (1, 1)),
         ("import torch\n", "a notebook is a JSON object, and this file is not", (1, 1)),
         ("[]", "a notebook is a JSON object, and this file is not", (1, 1)),
         ('{\n "cells": [\n', "the file ends too early", (3, 1)),
@@ -101,3 +100,7 @@ def test_a_cell_that_is_indented_as_a_whole_is_a_block() -> None:
     assert part.place == "cell 1:3:3"
     edited = source.edited([Edit(Span(at, at + 1), "z")])
     assert json.loads(edited.to_bytes())["cells"][0]["source"][2] == "  z = 2"
+
+
+def test_an_empty_file_is_a_notebook_without_cells() -> None:
+    assert _read("\n").text == ""

@@ -38,6 +38,8 @@ from torchlint.notebook.magics import masked
         ("x = f'{a!r}'\nprint(f'{b}' '?')", None),
         ("cd ..", "0    "),
         ("pip install -q torch\n", "0                   \n"),
+        ("git clone a/b\n# then\ncd b\n", "0            \n      \n    \n"),
+        ("git clone a/b\nx = 1", None),
         ("ls", None),
         ("cd = 3", None),
         ("cd /content\nx = 1", None),

@@ -23,10 +23,11 @@ _COMMAND: Final = re.compile(r"(?:[^\r\n]*\\(?:\r\n|\r|\n))*[^\r\n]*")
 """The rest of a line, with the lines that a backslash adds to it."""
 _TIMED: Final = re.compile(r"%time[ \t]+(?P<code>[^\r\n]*)")
 _AUTOMAGIC: Final = re.compile(
-    r"\s*(?:pip|pip3|conda|mamba|uv|cd|ls|ll|pwd|cat|cp|mv|rm|mkdir|rmdir|man|more|less|env"
-    r"|run|time|timeit|matplotlib|load_ext|reload_ext|autoreload|who|whos|history)[ \t][^\r\n]*\s*"
+    r"\s*(?:\#|(?:pip|pip3|conda|mamba|uv|cd|ls|ll|pwd|cat|cp|mv|rm|mkdir|rmdir|man|more|less|env|run"
+    r"|time|timeit|matplotlib|load_ext|reload_ext|autoreload|who|whos|history|git|wget|curl|unzip|tar"
+    r"|apt|apt-get|sudo|python|python3|bash|sh|export|source|kaggle|torchrun|accelerate)(?:\s|\Z))"
 )
-"""A cell of one line that IPython treats as a magic although it begins without `%`."""
+"""The start of a line that IPython takes as a magic without `%`, or that a shell would run."""
 _TOKEN: Final = re.compile(
     r"""
     (?P<comment> \#[^\r\n]* )
@@ -97,7 +98,8 @@ def _behind_cell_magics(text: str) -> int | None:
 
 
 def _is_automagic(text: str) -> bool:
-    return _AUTOMAGIC.fullmatch(text) is not None and parsed(text.strip()) is None
+    lines = filter(str.strip, text.splitlines())
+    return all(map(_AUTOMAGIC.match, lines)) and parsed(text.strip()) is None
 
 
 def _commands(text: str, at: int) -> Iterator[tuple[Span, str]]:

@@ -229,7 +229,7 @@ def _decoded(body: bytes) -> str:
         row = body[: body.index(b"\0")].count(b"\n") + 1
         raise SourceError("the file holds a NUL byte", Position(row, 1))
     if not body.strip():
-        raise SourceError("the file is empty: a notebook is a JSON object")
+        return written(())
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -55,6 +55,16 @@ class LightningLoaders(ValueAnalysis):
         known = [each for each in trainers if id(each.node) in fitting] or trainers
         return bool(known) and all(map(_takes_new_loaders, known))
 
+    def runs_epochs(self, call: cst.Call) -> bool:
+        """Return whether a trainer of Lightning passes over the loaders that a call gives it."""
+        made = self.origins.of(call.func.value).values if isinstance(call.func, cst.Attribute) else ()
+        return method_of(call) == "fit" and any(
+            _TRAINER.fullmatch(self.names.name(each.func) or "")
+            and not _takes_new_loaders(CallSite(self.values, each))
+            for each in made
+            if isinstance(each, cst.Call)
+        )
+
     def fitting(self, function: cst.FunctionDef) -> Iterator[cst.BaseExpression]:
         """Yield the loaders from which Lightning takes the batches of a `training_step`."""
         owner = self.scopes.class_of(function)

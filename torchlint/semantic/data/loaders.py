@@ -225,6 +225,8 @@ class Loader(CallSite):
 
     def _repeats(self, place: cst.CSTNode, drawn: cst.BaseExpression | None, depth: int) -> bool:
         loaders = self._loaders
+        if isinstance(place, cst.Call) and loaders.lightning.runs_epochs(place):
+            return True
         same = [self, *(loaders.made_by(drawn) if drawn is not None else ())]
         for loop in loaders.loops.around(place):
             if any(each.is_built_by(loop.node.body) for each in same):
