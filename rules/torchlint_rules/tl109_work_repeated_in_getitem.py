@@ -9,10 +9,12 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import (
+    CALLERS,
     Binding,
     Finding,
     Impact,
     ItemCode,
+    Kind,
     Note,
     Per,
     Rule,
@@ -44,6 +46,8 @@ _RESAMPLES: Final = ("torchaudio.functional.resample", "librosa.resample")
 _AT_ONE_RATE: Final = (
     "resamples sound in every epoch; store the files at the rate that the training needs"
 )
+_TENSORS: Final = ("torch.tensor", "torch.as_tensor", "torch.LongTensor", "torch.FloatTensor")
+_ONCE: Final = "for each item; make one tensor of the list, once, and slice that"
 _WHOLE: Final = ("read", "readlines", "read_text", "read_bytes")
 _TOKENISES: Final = frozenset("encode encode_plus tokenize batch_encode_plus __call__".split())
 _NO_NETWORKS: Final = frozenset(
@@ -97,6 +101,9 @@ def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, I
                 if not _is_kept(script, call) and not changes.varies(_worked_on(script, call)):
                     message = f"`{code.label}` {what} again for each {one}; do it once, before"
                     yield call, message, "medium" if "filters" in what else None
+            elif code.per is Per.ITEM and (numbers := _list_sliced(script, call)):
+                message = f"`{code.label}` makes a tensor of a part of `{numbers}` {_ONCE}"
+                yield call, message, "medium"
             elif code.per is Per.ITEM and script.name(call.func) in _RESAMPLES:
                 if not _is_stored(script, call):
                     yield call, f"`{code.label}` {_AT_ONE_RATE}", "medium"
@@ -178,6 +185,19 @@ def _item_work(script: Script, call: cst.Call) -> str:
         f"runs `{script.code(network)}` on single items; run it on whole batches in the loop, or "
         "once for all items and keep the result"
     )
+
+
+def _list_sliced(script: Script, call: cst.Call) -> str:
+    """Return the list kept by the object of which a call makes a slice into a tensor."""
+    node = call.args[0].value if script.name(call.func) in _TENSORS and call.args else call
+    for _ in range(CALLERS):
+        cut = script.scopes.only(node).value or node
+        if not isinstance(cut, cst.Subscript) or not isinstance(cut.slice[0].slice, cst.Slice):
+            return ""
+        node = cut.value
+        if script.code(node).startswith("self."):
+            return script.code(node) if script.kind(node) is Kind.SEQUENCE else ""
+    return ""
 
 
 def _of_constant(script: Script, call: cst.Call) -> bool:
