@@ -114,7 +114,8 @@ class Ownership(ValueAnalysis):
         for call in self.functions.run_in(body):
             func = call.func
             if isinstance(func, cst.Attribute) and func.attr.value == "backward":
-                owner = self._object(func.value, bool(call.args))
+                is_own = self.functions.callee(call) is not None
+                owner = None if is_own else self._object(func.value, bool(call.args))
                 if owner is not None:
                     return owner
                 found = HAND_WRITTEN

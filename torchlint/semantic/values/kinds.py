@@ -565,7 +565,7 @@ class Kinds(Analysis):
             return _TENSOR if self.loader(value) is not None else _UNKNOWN
         if callees := self.functions.callees(value):
             returned = (one for each in callees for one in self.functions.returns(each))
-            several = (one for one in returned if self.kind(one) is not _LOADER)
+            several = (one for one in returned if self.kind(one) not in (_LOADER, _NOTHING))
             return joined([self._element(one, path) for one in several])
         method = method_of(value)
         if method in PREPARING:

@@ -72,6 +72,8 @@ class _Reach:
     holds: bool = False
     """Whether the expression is a call whose unseen result has the value as a member."""
     lost: bool = False
+    is_none: bool = False
+    """Whether it leads to an item of `None`, which no code that works reads."""
     given: cst.Param | None = None
     onward: list[_At] = field(default_factory=list)
 
@@ -94,7 +96,7 @@ class Origins(Analysis):
         found: dict[int, cst.BaseExpression] = {}
         members: list[cst.Call] = []
         seen: set[tuple[int, Steps]] = set()
-        lost, given = False, None
+        lost, given, none = False, None, False
         places: list[_At] = [(node, steps)]
         while places:
             place = node, steps = places.pop()
@@ -110,7 +112,9 @@ class Origins(Analysis):
             elif reach.holds and type(node) is cst.Call and node not in members:
                 members.append(node)
             lost, given = lost or reach.lost, reach.given or given
+            none = none or reach.is_none
             places += reach.onward[::-1]
+        lost = lost or (none and not found)
         known = not lost and not members
         return Origin(tuple(found.values()), known, given, () if lost else tuple(members))
 
@@ -142,9 +146,11 @@ class Origins(Analysis):
 
     def _follow_name(self, node: cst.Name, steps: Steps, reach: _Reach) -> None:
         bindings = self.scopes.reaching(node)
-        ends = not bindings or any(b.how in _ENDS for b in bindings)
-        if ends and not steps:
+        if not steps and (not bindings or any(b.how in _ENDS for b in bindings)):
             reach.ends = True
+            return
+        if node.value == "None":
+            reach.is_none = True
             return
         self._follow_bindings(bindings, steps, reach)
         self._follow_additions(node, steps, reach)
