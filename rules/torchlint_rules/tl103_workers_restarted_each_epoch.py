@@ -56,11 +56,8 @@ class WorkersRestartedEachEpoch(Rule):
                     script.edits.with_keyword(loader.node, "persistent_workers", workers.kept),
                     because="under the same seed the order differs from the second epoch on",
                 )
-            span = script.span(loader.node)
-            yield (
-                maker(script, loader.node),
-                Finding(self.code, span, message, fix, impact=workers.impact),
-            )
+            place, impact = script.span(loader.node), workers.impact
+            yield maker(script, loader.node), Finding(self.code, place, message, fix, impact=impact)
 
     def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
         workers = arguments.setting("dataloader_num_workers")

@@ -138,21 +138,17 @@ def _fix(script: Script, loader: Loader, loop: Loop) -> Fix | None:
     edits = _hoisted(script, loader, loop)
     if edits is None:
         return None
-    title = "Make the loader once, before the loop"
-    persistent = loader.argument("persistent_workers")
+    title, because = "Make the loader once, before the loop", ""
+    persistent, generator = loader.argument("persistent_workers"), loader.given("generator")
     if persistent.state is not State.ABSENT and not persistent.equals(False):
         because = "workers that live on shuffle differently from the second epoch on"
-        return Fix.unsafe(title, edits, because=because)
-    generator = loader.given("generator")
-    if generator is not None and isinstance(generator.value, cst.Call):
+    elif generator is not None and isinstance(generator.value, cst.Call):
         because = "each epoch shuffled alike, since it seeded the generator again"
-        return Fix.unsafe(title, edits, because=because)
-    if loader.escapes:
+    elif loader.escapes:
         because = (
             "code that is not visible here gets the loader, and what it changes on it would stay"
         )
-        return Fix.unsafe(title, edits, because=because)
-    return Fix.exact(title, edits)
+    return Fix.unsafe(title, edits, because=because) if because else Fix.exact(title, edits)
 
 
 def _hoisted(script: Script, loader: Loader, loop: Loop) -> Edits | None:

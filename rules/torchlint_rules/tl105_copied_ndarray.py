@@ -26,6 +26,7 @@ _WRITING: Final = frozenset("fill sort put partition resize itemset setfield".sp
 _VIEWS: Final = frozenset("reshape ravel transpose squeeze swapaxes view".split())
 _LOOKS: Final = frozenset("T values iloc loc".split())
 _KEYWORDS: Final = frozenset(("data", "dtype", "device"))
+_READING: Final = ("__getitem__", "__getitems__")
 
 
 class CopiedNdarray(Rule):
@@ -68,21 +69,9 @@ def _is_repeated(script: Script, node: cst.CSTNode) -> bool:
     frequency = script.loops.frequency(node)
     function = script.scopes.function(node)
     if function is not None and frequency is not Frequency.RARE:
-        name = function.name.value
-        if _dataset(script, node) is not None and name in ("__getitem__", "__getitems__"):
+        if _dataset(script, node) is not None and function.name.value in _READING:
             return True
-        if "collate" in name or any(
-            "collate" in script.code(owner.name).lower()
-            for owner in [script.scopes.class_of(node)]
-            if owner is not None and name == "__call__"
-        ):
-            return True
-        if any(
-            call.keyword.value == "collate_fn"
-            and script.functions.definition(call.value) is function
-            for call in script.tree.all(cst.Arg)
-            if call.keyword is not None
-        ):
+        if any(code.node is function for code in script.loaders.items.all()):
             return True
         if any(
             script.answer(_is_repeated, call, False) for call in script.functions.callers(function)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Grad, Kind, Rule, Script, index_of, receiver_of
+from torchlint.api import Finding, Fix, Grad, Impact, Kind, Rule, Script, index_of, receiver_of
 
 _TYPED: Final = {
     "torch.FloatTensor": "float32",
@@ -39,6 +39,8 @@ class TensorFromListOfArrays(Rule):
             members = _members(script, given.value)
             if not members.elements:
                 continue
+            fix: Fix | None = None
+            impact: Impact | None = None
             word = script.code(site.node.func)
             arrays = [script.values.arrays.array(element) for element in members.elements]
             if all(array is not None and array.sure and array.least > 0 for array in arrays):
@@ -47,17 +49,16 @@ class TensorFromListOfArrays(Rule):
                     f"`{script.tree.brief(given.value)}` with NumPy first"
                 )
                 fix = _stacked_arrays(script, site.node, given, members)
-                yield Finding(self.code, script.span(site.node), message, fix)
             elif all(_is_loss(script, element) for element in members.elements):
                 message = (
                     f"`{word}` fetches the losses in `{script.tree.brief(given.value)}` from the "
                     "device one by one: stack them"
                 )
                 fix = _stacked_losses(script, site.node, given, members)
-                yield Finding(self.code, script.span(site.node), message, fix)
             elif script.loops.each_step(site.node) and all(
                 _is_scalar(script, element) for element in members.elements
             ):
+                impact = "medium"
                 cure = "use `torch.stack`, which stays there"
                 if (picked := _picked(members.elements[0])) is not None:
                     cure = f"index `{script.code(picked)}` with all of them at once"
@@ -65,7 +66,9 @@ class TensorFromListOfArrays(Rule):
                     f"`{word}` fetches the numbers in `{script.tree.brief(given.value)}` from the "
                     f"device one by one: {cure}"
                 )
-                yield Finding(self.code, script.span(site.node), message, impact="medium")
+            else:
+                continue
+            yield Finding(self.code, script.span(site.node), message, fix, impact=impact)
 
 
 class _Members(NamedTuple):

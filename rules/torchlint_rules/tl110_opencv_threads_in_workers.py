@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Final
 
 import libcst as cst
@@ -110,12 +111,7 @@ def _fix(script: Script, call: cst.Call) -> Fix | None:
 
 def _last_import(line: cst.BaseStatement, body: Sequence[_Statement]) -> _Statement:
     """Return the last of the imports that follow each other from a line on."""
-    last: _Statement = line
-    for each in body[body.index(line) + 1 :]:
-        if not _is_import(each):
-            break
-        last = each
-    return last
+    return [line, *takewhile(_is_import, body[body.index(line) + 1 :])][-1]
 
 
 def _is_import(line: _Statement) -> bool:

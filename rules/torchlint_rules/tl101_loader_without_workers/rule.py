@@ -70,24 +70,20 @@ class LoaderWithoutWorkers(Rule):
             if Trait.UNSEEN in traits and loader.batch_size.equals(None):
                 continue
             option = _zero_by_default(script, loader)
-            if option is not None:
-                if option.is_chosen and not _is_of_classes(script, loader):
-                    continue
+            impact: Impact | None = "low"
+            if option is None:
+                message, fix = self._advice(script, loader, traits)
+                impact = "low" if _is_configured(script, loader) else None
+            elif option.is_chosen and not _is_of_classes(script, loader):
+                continue
+            else:
+                fix = None
                 message = (
                     f"{loader.label} has no workers unless `{option.flag}` "
                     "asks for some, because that is 0 by default: give it a default above 0"
                 )
-                yield (
-                    maker(script, loader.node),
-                    Finding(self.code, script.span(loader.node), message, impact="low"),
-                )
-                continue
-            message, fix = self._advice(script, loader, traits)
-            impact: Impact | None = "low" if _is_configured(script, loader) else None
-            yield (
-                maker(script, loader.node),
-                Finding(self.code, script.span(loader.node), message, fix, impact=impact),
-            )
+            finding = Finding(self.code, script.span(loader.node), message, fix, impact=impact)
+            yield maker(script, loader.node), finding
 
     def _traits(self, script: Script, loader: Loader) -> Traits | None:
         """Return the traits of the dataset of a loader without workers, None for other loaders."""
@@ -117,19 +113,24 @@ class LoaderWithoutWorkers(Rule):
         given = loader.given(_WORKERS)
         absent = loader.workers.state is State.ABSENT
         literal = absent if given is None else isinstance(given.value, cst.Integer)
-        imported = script.edits.importing("os", at=loader.node)
-        if imported is None or not literal:
-            return message, None
+        because = doubt(script, loader.node, loader.dataset, traits)
+        fix = self._fix(script, loader.node, given, _WORKERS, because) if literal else None
+        return message, fix
+
+    def _fix(
+        self, script: Script, call: cst.Call, given: cst.Arg | None, option: str, because: str
+    ) -> Fix | None:
+        """Return the fix that passes a number of workers, unsafe for a reason if there is one."""
+        imported = script.edits.importing("os", at=call)
+        if imported is None:
+            return None
         os, edits = imported
         count = f"min({self.settings['workers']}, {os}.cpu_count() or 1)"
-        title = f"Load with num_workers={count}"
-        change: Edits = script.edits.set_argument(
-            loader.node, loader.given(_WORKERS), _WORKERS, count
-        )
-        because = doubt(script, loader.node, loader.dataset, traits)
+        title = f"Load with {option}={count}"
+        change: Edits = script.edits.set_argument(call, given, option, count)
         if because:
-            return message, Fix.unsafe(title, change, edits, because=because)
-        return message, Fix.exact(title, change, edits)
+            return Fix.unsafe(title, change, edits, because=because)
+        return Fix.exact(title, change, edits)
 
     def _advice_to_trainer(self, script: Script, data: TrainerData) -> tuple[str, Fix | None]:
         call, given = data.arguments.call, data.arguments.given(_OPTION)
@@ -139,21 +140,12 @@ class LoaderWithoutWorkers(Rule):
         )
         if script.loops.guard.at_import(data.trainer.call):
             return f"{message} and put the training behind {GUARD}, which workers need", None
-        imported = script.edits.importing("os", at=call)
         if given is None:
             literal = data.arguments.takes(_OPTION)
         else:
             literal = isinstance(given.value, cst.Integer)
-        if imported is None or not literal:
-            return message, None
-        os, edits = imported
-        count = f"min({self.settings['workers']}, {os}.cpu_count() or 1)"
-        title = f"Load with {_OPTION}={count}"
-        change = script.edits.set_argument(call, given, _OPTION, count)
         because = doubt(script, data.trainer.call, data.dataset, data.traits)
-        if because:
-            return message, Fix.unsafe(title, change, edits, because=because)
-        return message, Fix.exact(title, change, edits)
+        return message, self._fix(script, call, given, _OPTION, because) if literal else None
 
 
 def _is_configured(script: Script, loader: Loader) -> bool:

@@ -57,7 +57,9 @@ class LightningLoaders(ValueAnalysis):
 
     def runs_epochs(self, call: cst.Call) -> bool:
         """Return whether a trainer of Lightning passes over the loaders that a call gives it."""
-        made = self.origins.of(call.func.value).values if isinstance(call.func, cst.Attribute) else ()
+        made = (
+            self.origins.of(call.func.value).values if isinstance(call.func, cst.Attribute) else ()
+        )
         return method_of(call) == "fit" and any(
             _TRAINER.fullmatch(self.names.name(each.func) or "")
             and not _takes_new_loaders(CallSite(self.values, each))

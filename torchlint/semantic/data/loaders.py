@@ -181,7 +181,7 @@ class Loader(CallSite):
     @property
     def is_made_in_batch_loop(self) -> bool:
         """Whether the loader is rebuilt inside a training batch loop."""
-        return self._loaders.is_in_batch_loop(self.node)
+        return self._loaders.is_in_loop(self.node, Role.TRAIN_BATCH)
 
     @property
     def is_for_one_evaluation(self) -> bool:
@@ -412,23 +412,18 @@ class Loaders(LoopAnalysis):
             return []
         return self.made_by(node) if self.kinds.kind(node) is Kind.LOADER else []
 
-    @memoized(False)
-    def is_in_batch_loop(self, node: cst.CSTNode) -> bool:
-        """Return whether a node runs inside a training batch loop."""
-        if any(loop.role is Role.TRAIN_BATCH for loop in self.loops.around(node)):
-            return True
-        function = self.scopes.function(node)
-        return function is not None and any(
-            map(self.is_in_batch_loop, self.functions.callers(function))
-        )
+    def is_in_loop(self, node: cst.CSTNode, *roles: Role) -> bool:
+        """Return whether code in view runs a node in a loop, of one of the given roles if any."""
+        return self._is_in_loop((node, roles))
 
     @memoized(False)
-    def is_in_loop(self, node: cst.CSTNode) -> bool:
-        """Return whether code in view runs a node in a loop."""
-        if next(self.loops.around(node), None) is not None:
+    def _is_in_loop(self, place: tuple[cst.CSTNode, tuple[Role, ...]]) -> bool:
+        node, roles = place
+        if any(not roles or loop.role in roles for loop in self.loops.around(node)):
             return True
         function = self.scopes.function(node)
-        return function is not None and any(map(self.is_in_loop, self.functions.callers(function)))
+        callers = self.functions.callers(function) if function is not None else ()
+        return any(self._is_in_loop((call, roles)) for call in callers)
 
     def copies_outputs(self, place: cst.CSTNode, made: cst.Call) -> bool:
         """Return whether a loop applies a network and copies what that returns to the host.

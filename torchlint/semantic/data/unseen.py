@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import libcst as cst
@@ -27,6 +27,8 @@ from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
+_Search = Callable[[cst.BaseExpression], cst.CSTNode | None]
+
 _ITEM_METHODS: Final = ("__getitem__", "__getitems__", "__iter__")
 _CALLED: Final = ("__call__", "forward")
 _KNOWN: Final = ("torch.nn.", *OBJECTS)
@@ -50,15 +52,21 @@ class UnseenSearch(ValueAnalysis):
 
     def items(self, node: cst.BaseExpression) -> cst.CSTNode | None:
         """Return the first unseen part of a dataset's items."""
-        if id(node) in self._datasets:
+        return self._among(node, self._datasets, self._items)
+
+    def _among(
+        self, node: cst.BaseExpression, searched: set[int], search: _Search
+    ) -> cst.CSTNode | None:
+        """Return the first unseen part that a search finds in what a value can be."""
+        if id(node) in searched:
             return None
-        self._datasets.add(id(node))
+        searched.add(id(node))
         origin = self.origins.of(node)
         if origin.given is not None:
             return origin.given
         if not origin.complete or not origin.values:
             return self._value(node) or node
-        return _first(self._items(value) for value in origin.values)
+        return _first(map(search, origin.values))
 
     def _items(self, value: cst.BaseExpression) -> cst.CSTNode | None:
         if not isinstance(value, cst.Call):
@@ -162,7 +170,7 @@ class UnseenSearch(ValueAnalysis):
         methods = [self.functions.method(owner, name) for name in _ITEM_METHODS]
         found = [method for method in methods if method is not None]
         for method in found:
-            self._ambient.update(id(each) for each in self._parameters(method))
+            self._ambient.update(map(id, self.tree.children(method.params)))
         return _first(map(self._answers, found))
 
     def _unseen_base(self, owner: cst.ClassDef) -> cst.CSTNode | None:
@@ -174,10 +182,9 @@ class UnseenSearch(ValueAnalysis):
                 inner = isinstance(self.functions.definition(value), cst.ClassDef)
                 if not inner and not name.startswith((*_KNOWN_BASES, *OBJECTS)):
                     return value
-            for decorator in line.decorators:
-                unseen = self._decorator(decorator)
-                if unseen is not None:
-                    return unseen
+            unseen = _first(map(self._decorator, line.decorators))
+            if unseen is not None:
+                return unseen
         return None
 
     def _replaced(self, owner: cst.ClassDef) -> cst.CSTNode | None:
@@ -225,32 +232,24 @@ class UnseenSearch(ValueAnalysis):
 
     def made(self, node: cst.BaseExpression) -> cst.CSTNode | None:
         """Return the first unseen part of what a function, or calling an object, returns."""
-        if id(node) in self._called:
-            return None
-        self._called.add(id(node))
-        origin = self.origins.of(node)
-        if origin.given is not None:
-            return origin.given
-        if not origin.complete or not origin.values:
-            return self._value(node) or node
-        return _first(map(self._made, origin.values))
+        return self._among(node, self._called, self._made)
 
     def _made(self, value: cst.BaseExpression) -> cst.CSTNode | None:
         if isinstance(value, cst.Name) and value.value == "None":
             return None
         if isinstance(value, cst.Lambda):
-            self._ambient.update(id(each) for each in value.params.params)
+            self._ambient.update(map(id, self.tree.children(value.params)))
             return self._value(value.body)
         called = value.func if isinstance(value, cst.Call) else value
         definition = self.functions.definition(called)
         if isinstance(definition, cst.FunctionDef) and called is value:
-            self._ambient.update(id(each) for each in self._parameters(definition))
+            self._ambient.update(map(id, self.tree.children(definition.params)))
             return self._answers(definition)
         if isinstance(definition, cst.ClassDef) and called is not value:
             methods = [self.functions.method(definition, name) for name in _CALLED]
             found = [method for method in methods if method is not None]
             for method in found:
-                self._ambient.update(id(each) for each in self._parameters(method))
+                self._ambient.update(map(id, self.tree.children(method.params)))
             return self._unseen_object(definition) or (
                 _first(map(self._answers, found)) if found else called
             )
@@ -282,29 +281,18 @@ class UnseenSearch(ValueAnalysis):
             each for each in self.functions.outer_bases(owner) if not self._is_public(each)
         )
 
-    def _parameters(self, function: cst.FunctionDef) -> Iterator[cst.Param]:
-        parameters = function.params
-        yield from (*parameters.posonly_params, *parameters.params, *parameters.kwonly_params)
-        if isinstance(parameters.star_arg, cst.Param):
-            yield parameters.star_arg
-        if parameters.star_kwarg is not None:
-            yield parameters.star_kwarg
-
     def _answers(self, function: cst.FunctionDef) -> cst.CSTNode | None:
         """Return the first unseen part of what a function of this file returns or yields."""
         if id(function) in self._seen:
             return None
         self._seen.add(id(function))
-        for decorator in function.decorators:
-            unseen = self._decorator(decorator)
-            if unseen is not None:
-                return unseen
+        unseen = _first(map(self._decorator, function.decorators))
         yielded = [
             node.value.item if isinstance(node.value, cst.From) else node.value
             for node in self.functions.own(function.body, cst.Yield)
             if node.value is not None
         ]
-        return _first(map(self._value, [*self.functions.returns(function), *yielded]))
+        return unseen or _first(map(self._value, [*self.functions.returns(function), *yielded]))
 
     # -- tensors --------------------------------------------------------------
 
