@@ -18,6 +18,7 @@ _REASON: Final = re.compile(
     r"important|rlds|tfds|disabled?|set \S+ to (?:0|zero))\b",
     re.IGNORECASE,
 )
+_MAPPING: Final = ("numpy.memmap", "numpy.lib.format.open_memmap")
 _OF_WORKERS: Final = re.compile(r"worker|multi-?process|paralleli", re.IGNORECASE)
 GUARD: Final = '`if __name__ == "__main__":`'
 
@@ -88,13 +89,18 @@ def runs_unguarded(script: Script, loader: Loader) -> bool:
 
 
 def is_explained(script: Script, loader: Loader) -> bool:
-    """Return whether a comment says why there are no workers.
+    """Return whether a comment says why there are no workers, or 0 is written for mapped files.
 
     It stands in the statement of `num_workers=0`, or of the name given for it, or is about workers
     there or right above.
     """
     given = loader.given("num_workers")
     named = given.value if given is not None else None
+    if isinstance(named, cst.Integer) and loader.dataset is not None:
+        owners = script.loaders.datasets.classes(loader.dataset)
+        calls = [call for owner in owners for call in script.tree.within(owner, cst.Call)]
+        if any(script.name(call.func) in _MAPPING for call in calls):
+            return True
     bound = script.scopes.reaching(named)
     return _says_why(script, loader.node, given is not None) or any(
         _says_why(script, each.node, True) for each in bound

@@ -65,7 +65,11 @@ class TextPaddedToMaximum(Rule):
         }
         packs = next(script.calls.of(_PACKING), None) is not None
         for body, per in read.items():
-            for given in _told(script, body):
+            for call in script.functions.own(body, cst.Call):
+                tokenises = tokenizer_of(script, call) is not None
+                given = _to_maximum(script, call) if tokenises else None
+                if given is None:
+                    continue
                 fix = None
                 if per is Per.BATCH:
                     fix = Fix.unsafe(
@@ -140,14 +144,6 @@ def _to_maximum(script: Script, call: cst.Call) -> cst.Arg | None:
     if site.argument("pad_to_max_length").equals(True):
         return site.given("pad_to_max_length")
     return site.given("padding") if site.argument("padding").equals("max_length") else None
-
-
-def _told(script: Script, body: cst.CSTNode) -> Iterator[cst.Arg]:
-    """Yield the arguments by which a function makes tokenizers pad to a maximum that is long."""
-    for call in script.functions.own(body, cst.Call):
-        given = _to_maximum(script, call) if tokenizer_of(script, call) is not None else None
-        if given is not None:
-            yield given
 
 
 def _code(script: Script, reader: _Reader) -> Iterator[tuple[cst.CSTNode, Per]]:

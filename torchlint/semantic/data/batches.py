@@ -155,8 +155,9 @@ class Batches(ValueAnalysis):
         drawn = [each for each in self._drawn if self.tree.inside(each.node, region)]
         for _ in range(ASSIGNED):
             for assign in self.tree.within(region, cst.Assign):
-                if self._is_answer(assign.value):
-                    continue
+                made = assign.value
+                if isinstance(made, cst.Call) and self.kinds.kind(made.func) is Kind.MODULE:
+                    continue  # the output of a network
                 if any(node.value in names for node in self._roots(assign.value)):
                     names |= {n.value for each in assign.targets for n in self._names_in(each)}
             for inner in drawn:
@@ -170,10 +171,6 @@ class Batches(ValueAnalysis):
         """The names that run over something: those of loops and comprehensions."""
         found = (each for each in self.scopes.bindings() if each.how is How.LOOP)
         return [each for each in found if each.value is not None]
-
-    def _is_answer(self, value: cst.BaseExpression) -> bool:
-        """Return whether a value is the output of a network."""
-        return isinstance(value, cst.Call) and self.kinds.kind(value.func) is Kind.MODULE
 
     def _draws(self, call: cst.Call) -> bool:
         """Return whether a call takes the next batch from an iterator."""

@@ -426,14 +426,13 @@ class Datasets(ValueAnalysis):
 
     def _of_inner_item(self, item: cst.Subscript) -> Traits:
         """Return what an item of another dataset brings along: random draws, lambdas, files."""
-        if not dotted(item.value).startswith("self.") or not self._holds_dataset(item.value):
+        held = (item.value, *self.origins.of(item.value).values)
+        if not dotted(item.value).startswith("self.") or all(
+            self.kinds.kind(each) is not Kind.DATASET for each in held
+        ):
             return {}
         traits = self.traits(item.value)
         return {trait: word for trait, word in traits.items() if trait not in _EVERY}
-
-    def _holds_dataset(self, node: cst.BaseExpression) -> bool:
-        held = (node, *self.origins.of(node).values)
-        return any(self.kinds.kind(each) is Kind.DATASET for each in held)
 
     def _of_inner_call(self, call: cst.Call) -> Traits:
         if self.functions.callee(call) is not None:

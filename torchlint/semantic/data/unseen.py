@@ -32,6 +32,7 @@ _Search = Callable[[cst.BaseExpression], cst.CSTNode | None]
 _ITEM_METHODS: Final = ("__getitem__", "__getitems__", "__iter__")
 _CALLED: Final = ("__call__", "forward")
 _KNOWN: Final = ("torch.nn.", *OBJECTS)
+_INHERITED: Final = ("torchvision.datasets.", "torch.nn.")
 _KNOWN_BASES: Final = ("torch.utils.data.", *DATA_PACKAGES)
 
 
@@ -89,20 +90,13 @@ class UnseenSearch(ValueAnalysis):
         if not bases:
             return None
         start = self.functions.method(owner, "__init__")
-        calls = [made] if start is None else self._calls_of_base(start)
+        ran = self.functions.own(start.body, cst.Call) if start is not None else ()
+        calls = [made] if start is None else [c for c in ran if method_of(c) == "__init__"]
         return (
             _first(self._transforms(call, bases[0]) for call in calls)
             or self._assigned_transform(owner)
             or self._assigned_transform(None)
         )
-
-    def _calls_of_base(self, start: cst.FunctionDef) -> list[cst.Call]:
-        """Return the calls `super().__init__(...)` of an `__init__`."""
-        return [
-            call
-            for call in self.functions.own(start.body, cst.Call)
-            if method_of(call) == "__init__"
-        ]
 
     def _assigned_transform(self, owner: cst.ClassDef | None) -> cst.CSTNode | None:
         """Return an unseen transform that a class sets on itself, or code on any other object."""
@@ -451,14 +445,9 @@ class UnseenSearch(ValueAnalysis):
         if bindings:
             found = _first(self._bound(binding, node) for binding in bindings)
             return found or self._added(node)
-        return None if self._has_library_base(owner) else node
-
-    def _has_library_base(self, owner: cst.ClassDef) -> bool:
-        """Return whether a class inherits attributes of a library (`self.data` of MNIST)."""
-        return any(
-            name.startswith(("torchvision.datasets.", "torch.nn."))
-            for name in self.functions.bases(owner)
-        )
+        bases = self.functions.bases(owner)
+        inherited = any(name.startswith(_INHERITED) for name in bases)  # `self.data` of MNIST
+        return None if inherited else node
 
     # -- calls ----------------------------------------------------------------
 
