@@ -89,8 +89,11 @@ def _restarts(arguments: TrainerArguments) -> str:
         rare = type(steps.value) is int and steps.value >= _RARE
         return "" if rare else "for every evaluation"
     epochs, limit = arguments.setting("num_train_epochs"), arguments.setting("max_steps")
-    whole = epochs is not None and type(epochs.value) in (int, float) and epochs.value > 1
-    return "every epoch" if whole and limit is not None and limit.value == -1 else ""
+    if epochs is None:  # whoever evaluates after each epoch has several
+        several = strategy is not None and strategy.value == "epoch"
+    else:
+        several = type(epochs.value) in (int, float) and epochs.value > 1
+    return "every epoch" if several and limit is not None and limit.value == -1 else ""
 
 
 class _Workers(NamedTuple):

@@ -152,7 +152,10 @@ def _is_lost(script: Script, call: cst.Call) -> bool:
 
 
 def _is_logged(script: Script, call: cst.Call, measured: cst.Name) -> bool:
-    """Return whether a line of each pass logs what a collective gives: that is the finding."""
+    """Return whether a line of each pass logs what a collective gives: that is the finding.
+
+    What the pass only adds to a sum, which a line logs, could be added up in each process.
+    """
     if not script.program.devices.can_use_accelerator:
         return False
     loop, line = script.loops.batch_loop(call), script.tree.statement(call)
@@ -162,9 +165,10 @@ def _is_logged(script: Script, call: cst.Call, measured: cst.Name) -> bool:
         for name in script.tree.within(target, cst.Name)
     }
     return any(
-        name.value in bound | {measured.value}
+        name.value in (bound or {measured.value})
         for each in script.once(log_lines)
         if loop is None or each.loop.node is loop.node
+        if not isinstance(script.tree.smallest_statement(each.shown.place), cst.AugAssign)
         for name in script.tree.within(each.shown.place, cst.Name)
     )
 

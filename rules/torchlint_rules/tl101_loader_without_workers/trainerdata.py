@@ -32,7 +32,7 @@ def trained_data(script: Script) -> Iterator[TrainerData]:
     """Yield the trainers whose dataset the file shows to work for each item."""
     if script.source.is_notebook:
         return
-    for trainer in script.program.trainings.trainers("transformers"):
+    for trainer in script.program.trainings.trainers("transformers", "trl"):
         dataset = trainer.given("train_dataset")
         owner = script.functions.definition(trainer.call.func)
         if trainer.arguments is None or dataset is None:

@@ -27,3 +27,14 @@ class Workspace:
             total = loss_weight * loss_kl + loss_fit * scale
             total.backward()
             self.optimizer.step()
+
+    def share(self):
+        for batch in self.loader:
+            parts = self.policy.all(batch)
+            whole = parts["total"] / self.cfg.accumulate + self.cfg.beta * parts["kl_loss"]
+            (whole + self.weights["fit"] * batch["scale"]).backward()
+            total, divergence = parts["total"], parts["kl_loss"]
+            print(total, divergence)  # kind total: LOSS; kind divergence: LOSS
+            weight, scale = self.weights["fit"], parts["scale"]
+            print(weight, scale)  # kind weight: UNKNOWN; kind scale: UNKNOWN
+            self.optimizer.step()

@@ -30,6 +30,8 @@ _COMMON_NAMES: Final = frozenset({
 })  # fmt: skip
 """Functions of packages that share their names with modules that many projects have."""
 
+DICTIONARIES: Final = ("builtins.dict", "collections.OrderedDict")
+"""Functions that make a dictionary of their keywords."""
 RUNNING: Final = frozenset({
     "builtins.map", "builtins.filter", "functools.reduce", "itertools.starmap",
     "torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential",

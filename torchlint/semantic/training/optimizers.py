@@ -11,6 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.scope.labels import label
+from torchlint.semantic.scope.libraries import DICTIONARIES
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
@@ -125,7 +126,7 @@ class Optimizers(LoopAnalysis):
             return False
         made = self.origins.of(node).values
         return not any(isinstance(value, (cst.Dict, cst.DictComp)) for value in made) and not any(
-            self.names.name(value.func) == "builtins.dict"
+            self.names.name(value.func) in DICTIONARIES
             for value in made
             if isinstance(value, cst.Call)
         )

@@ -89,13 +89,16 @@ class Purpose(LoopAnalysis):
         """Return whether code of other files may run a function, or make an object that runs it."""
         if not depth or self.functions.escapes(function):
             return True
-        callers, owner = self.functions.callers(function), self.scopes.class_of(function)
-        if not callers and owner is not None:
-            callers = tuple(self.functions.makings(owner))
+        callers = self._uses(function)
         homes = {self.scopes.function(call) for call in callers} - {function, None}
         return not all(map(self.tree.is_own, callers)) or any(
             self._is_run_outside(home, depth - 1) for home in homes if home is not None
         )
+
+    def _uses(self, function: cst.FunctionDef) -> tuple[cst.Call, ...]:
+        """Return the calls of a function, or those that make the object whose method it is."""
+        callers, owner = self.functions.callers(function), self.scopes.class_of(function)
+        return callers or (() if owner is None else tuple(self.functions.makings(owner)))
 
     def _is_part_of_network(self, span: Span) -> bool:
         return any(
@@ -159,13 +162,18 @@ class Purpose(LoopAnalysis):
         )
 
     def is_never_reached(self, span: Span) -> bool:
-        """Return whether code runs in nothing but a file that always raises before it works."""
+        """Return whether code runs in nothing but a file that always raises before it works.
+
+        What the file defines and does not use itself is for others.
+        """
         if self.tree.view.is_broken:
             return True
         if not self._is_started or self.tree.source.is_notebook:
             return False
         outer = self._outermost(span)
-        if outer is not None and self._is_run_outside(outer, CALLERS):
+        if outer is not None and (
+            not self._uses(outer) or self._is_run_outside(outer, CALLERS)
+        ):
             return False
         return self.dead_ends.is_start_stuck
 

@@ -187,7 +187,7 @@ class Kinds(Analysis):
         return bool(bindings) and all(each.how is How.LOOP for each in bindings)
 
     def _kind_of_item(self, node: cst.Subscript) -> Kind:
-        if self.losses.hooks.is_loss_of_batch(node):
+        if self.losses.hooks.is_loss_of_batch(node) or self.losses.is_entry(node):
             return _LOSS
         base = self.kind(node.value)
         if base in TENSORS:

@@ -56,6 +56,31 @@ class Losses(Analysis):
         if name is not None and not is_library(name):
             yield name
 
+    def is_entry(self, node: cst.Subscript) -> bool:
+        """Return whether an entry of a dictionary goes backward, here or where its maker is called.
+
+        What a function gives has the same entries wherever it is called.
+        """
+        return bool(self._entries) and not self._entries.isdisjoint(self._identities(node))
+
+    @cached_property
+    def _entries(self) -> frozenset[tuple[Binding | int | str, str]]:
+        made = (each.value for each in self._bindings if each.how is How.ASSIGN and not each.path)
+        return frozenset(
+            identity
+            for value in (*self.values, *filter(None, made))
+            for entry in _entries(value)
+            for identity in self._identities(entry)
+        )
+
+    def _identities(self, node: cst.Subscript) -> Iterator[tuple[Binding | int | str, str]]:
+        """Yield what identifies an entry: its key, with its dictionary and what makes that."""
+        key = _key(node)
+        for binding in self.scopes.reaching(node.value) if key else ():
+            yield binding, key
+            if isinstance(binding.value, cst.Call) and not binding.path:
+                yield from ((each, key) for each in self._called(binding.value))
+
     def inherited(self, call: cst.Call) -> bool | None:
         """Return whether an overridden method gives a loss alone, None if it may not give one.
 
@@ -208,6 +233,27 @@ def _says_loss(name: str) -> bool:
     """Return whether a name says that it is a loss, not what one is scaled by."""
     found = words(name)
     return "loss" in found and _SCALES.isdisjoint(found)
+
+
+def _entries(value: cst.BaseExpression) -> Iterator[cst.Subscript]:
+    """Yield the entries of dictionaries that a value is, is a fraction of, or adds up."""
+    if isinstance(value, cst.Subscript):
+        yield value
+    elif isinstance(value, cst.BinaryOperation):
+        for side in (value.left, value.right):
+            if isinstance(value.operator, (cst.Add, cst.Subtract)) or (
+                isinstance(value.operator, cst.Divide) and side is value.left
+            ):
+                yield from _entries(side)
+            elif isinstance(value.operator, cst.Multiply):
+                yield from (each for each in _entries(side) if _says_loss(_key(each)))
+
+
+def _key(entry: cst.Subscript) -> str:
+    """Return the text that is the key of an entry, empty if it has no such key."""
+    index = entry.slice[0].slice
+    plain = isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
+    return str(index.value.evaluated_value) if plain else ""
 
 
 def _summands(value: cst.BaseExpression) -> Iterator[cst.Name]:

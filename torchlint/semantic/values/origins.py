@@ -13,6 +13,7 @@ import libcst as cst
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import PREPARING
+from torchlint.semantic.scope.libraries import DICTIONARIES
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
 from torchlint.semantic.syntax.methods import choices_of
@@ -315,7 +316,7 @@ class Origins(Analysis):
         if steps and name in _SEQUENCES and plain:
             reach.follow(plain[0], (None, *steps[1:]))
             return
-        if steps and name == "builtins.dict":
+        if steps and name in DICTIONARIES:
             for arg in node.args:
                 if arg.keyword is None:
                     reach.follow(arg.value, steps)

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.libraries import DICTIONARIES
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import choices_of, index_of, root_of
@@ -281,7 +282,7 @@ class Values(Analysis):
         return found
 
     def _entry_of_call(self, node: cst.Call, key: str) -> Value:
-        if self.names.name(node.func) == "builtins.dict":
+        if self.names.name(node.func) in DICTIONARIES:
             found = self.argument(node, key)
             if found.state is not State.ABSENT:
                 return found
