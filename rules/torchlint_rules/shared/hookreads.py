@@ -166,7 +166,7 @@ def _is_idle(script: Script, function: cst.FunctionDef, read: Reading, kept: Kep
     if held is not None or script.readings.is_logged(read.node):
         return _is_loss(script, read.tensor) or script.kind(read.tensor) in _TENSORS
     computed = _is_loss(script, read.tensor) or script.kind(read.tensor) in TENSORS
-    return computed and _is_output(script, read)
+    return computed and _is_output(script, read, kept)
 
 
 def _outlives(script: Script, function: cst.FunctionDef, kept: Kept) -> bool:
@@ -192,9 +192,15 @@ def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:
     )
 
 
-def _is_output(script: Script, read: Reading) -> bool:
-    """Return whether an engine of Ignite gets a number that no handler reads each time."""
-    if script.loops.owner(read.node) != "ignite" or reads_outputs(script):
+def _is_output(script: Script, read: Reading, kept: Kept | None) -> bool:
+    """Return whether a framework gets a number that nothing reads before the epoch ends.
+
+    Lightning keeps what a step returns, and so does an engine of Ignite, for its handlers.
+    """
+    owner = script.loops.owner(read.node)
+    if owner == "lightning":
+        return kept is not None and kept.is_returned
+    if owner != "ignite" or reads_outputs(script):
         return False
     output = script.tree.parent(read.node)
     while isinstance(output, _HOLDERS) or _is_tensor(script, output):

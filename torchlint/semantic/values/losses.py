@@ -14,7 +14,7 @@ from torchlint.semantic.scope.libraries import is_library
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import index_of, method_of
+from torchlint.semantic.syntax.methods import index_of, method_of, word_of
 
 _OUTPUTS: Final = "return_outputs"
 _PLAIN: Final = 2
@@ -22,6 +22,8 @@ _PLAIN: Final = 2
 _SCALES: Final = frozenset(
     "weight weights scale coef coeff coefficient lambda factor ratio w fn func".split()
 )
+_Identity = Binding | int | str
+"""What a value is known by elsewhere: a binding, a function in view, or a name out of it."""
 _SENDERS: Final = frozenset("accelerator fabric scaler loss_scaler model_engine engine".split())
 
 
@@ -44,17 +46,27 @@ class Losses(Analysis):
         return not self._givers.isdisjoint(self._called(call))
 
     @cached_property
-    def _givers(self) -> frozenset[int | str]:
-        given = (each.value for each in self._bindings if each.how is How.ASSIGN and not each.path)
-        calls = (value for value in given if isinstance(value, cst.Call))
+    def _givers(self) -> frozenset[_Identity]:
+        calls = (part for part in self._parts if isinstance(part, cst.Call))
         return frozenset(each for call in calls for each in self._called(call))
 
-    def _called(self, call: cst.Call) -> Iterator[int | str]:
-        """Yield what identifies the functions that a call may run, except those of libraries."""
+    @cached_property
+    def _parts(self) -> tuple[cst.BaseExpression, ...]:
+        """The entries and calls whose values, or fractions of them, add up to what goes backward."""
+        made = (each.value for each in self._bindings if each.how is How.ASSIGN and not each.path)
+        return tuple(part for value in (*self.values, *filter(None, made)) for part in _parts(value))
+
+    def _called(self, call: cst.Call) -> Iterator[_Identity]:
+        """Yield what identifies the functions that a call may run, except those of libraries.
+
+        An object out of view that an attribute keeps is known by the attribute: `self.loss(x)`.
+        """
         yield from map(id, self.functions.callees(call))
         name = self.names.name(call.func)
         if name is not None and not is_library(name):
             yield name
+        if isinstance(call.func, cst.Attribute) and _says_loss(call.func.attr.value):
+            yield from self.functions.attribute(call.func)
 
     def is_entry(self, node: cst.Subscript) -> bool:
         """Return whether an entry of a dictionary goes backward, here or where its maker is called.
@@ -64,16 +76,11 @@ class Losses(Analysis):
         return bool(self._entries) and not self._entries.isdisjoint(self._identities(node))
 
     @cached_property
-    def _entries(self) -> frozenset[tuple[Binding | int | str, str]]:
-        made = (each.value for each in self._bindings if each.how is How.ASSIGN and not each.path)
-        return frozenset(
-            identity
-            for value in (*self.values, *filter(None, made))
-            for entry in _entries(value)
-            for identity in self._identities(entry)
-        )
+    def _entries(self) -> frozenset[tuple[_Identity, str]]:
+        entries = (part for part in self._parts if isinstance(part, cst.Subscript))
+        return frozenset(each for entry in entries for each in self._identities(entry))
 
-    def _identities(self, node: cst.Subscript) -> Iterator[tuple[Binding | int | str, str]]:
+    def _identities(self, node: cst.Subscript) -> Iterator[tuple[_Identity, str]]:
         """Yield what identifies an entry: its key, with its dictionary and what makes that."""
         key = _key(node)
         for binding in self.scopes.reaching(node.value) if key else ():
@@ -235,18 +242,23 @@ def _says_loss(name: str) -> bool:
     return "loss" in found and _SCALES.isdisjoint(found)
 
 
-def _entries(value: cst.BaseExpression) -> Iterator[cst.Subscript]:
-    """Yield the entries of dictionaries that a value is, is a fraction of, or adds up."""
-    if isinstance(value, cst.Subscript):
+def _parts(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield the entries and calls that a value is, is a fraction of, or adds up."""
+    if isinstance(value, (cst.Subscript, cst.Call)):
         yield value
     elif isinstance(value, cst.BinaryOperation):
         for side in (value.left, value.right):
             if isinstance(value.operator, (cst.Add, cst.Subtract)) or (
                 isinstance(value.operator, cst.Divide) and side is value.left
             ):
-                yield from _entries(side)
+                yield from _parts(side)
             elif isinstance(value.operator, cst.Multiply):
-                yield from (each for each in _entries(side) if _says_loss(_key(each)))
+                yield from (part for part in _parts(side) if _says_loss(_word(part)))
+
+
+def _word(part: cst.BaseExpression) -> str:
+    """Return the key of an entry, or what a call calls."""
+    return _key(part) if isinstance(part, cst.Subscript) else word_of(part)
 
 
 def _key(entry: cst.Subscript) -> str:

@@ -324,6 +324,8 @@ class Origins(Analysis):
                     reach.follow(arg.value, steps[1:])
             return
         functions = self.functions.surely_held(node.func)
+        if steps and not functions and self.functions.is_self(node.func):
+            functions = self.functions.callees(node)
         for function in functions:
             if self.functions.is_generator(function):
                 reach.lost = True
