@@ -279,12 +279,8 @@ def _is_trained_with(script: Script, call: cst.Call, measured: cst.Name) -> bool
         return False
     if script.name(call.func) not in _COLLECTIVES:
         return False
-    return _is_itself(call, measured) and _goes_backward_below(script, call, measured)
-
-
-def _is_itself(call: cst.Call, measured: cst.Name) -> bool:
-    """Return whether a collective modifies the tensor of a name in place, not a copy of it."""
-    return call.args[0].value is measured
+    in_place = call.args[0].value is measured  # not a copy of it
+    return in_place and _goes_backward_below(script, call, measured)
 
 
 def _goes_backward_below(script: Script, call: cst.Call, name: cst.Name) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import libcst as cst
 
 from torchlint.api import Edits, Script
+
+_TOGETHER: Final = 20
+"""The maximum number of places that one fix removes, so that imports go with the last."""
 
 
 class Leftover(NamedTuple):
@@ -43,7 +46,7 @@ def removal_of(script: Script, place: Leftover, together: Sequence[Leftover]) ->
     if alone:
         return rewrite.united(place.edits, alone)
     shared = rewrite.without_imports(*(each.gone for each in together))
-    if not shared or _nested(script, together):
+    if not shared or len(together) > _TOGETHER or _nested(script, together):
         return place.edits
     return rewrite.united(*(each.edits for each in together), shared)
 

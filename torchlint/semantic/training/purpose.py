@@ -171,9 +171,7 @@ class Purpose(LoopAnalysis):
         if not self._is_started or self.tree.source.is_notebook:
             return False
         outer = self._outermost(span)
-        if outer is not None and (
-            not self._uses(outer) or self._is_run_outside(outer, CALLERS)
-        ):
+        if outer is not None and (not self._uses(outer) or self._is_run_outside(outer, CALLERS)):
             return False
         return self.dead_ends.is_start_stuck
 

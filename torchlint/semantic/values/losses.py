@@ -52,9 +52,11 @@ class Losses(Analysis):
 
     @cached_property
     def _parts(self) -> tuple[cst.BaseExpression, ...]:
-        """The entries and calls whose values, or fractions of them, add up to what goes backward."""
+        """The entries and calls that, or fractions of which, add up to what goes backward."""
         made = (each.value for each in self._bindings if each.how is How.ASSIGN and not each.path)
-        return tuple(part for value in (*self.values, *filter(None, made)) for part in _parts(value))
+        return tuple(
+            part for value in (*self.values, *filter(None, made)) for part in _parts(value)
+        )
 
     def _called(self, call: cst.Call) -> Iterator[_Identity]:
         """Yield what identifies the functions that a call may run, except those of libraries.
