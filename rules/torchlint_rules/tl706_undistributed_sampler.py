@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Duty, Finding, Kind, Loader, Loop, Role, Rule, Script, State, Trait
+from torchlint.api import Duty, Finding, Kind, Loader, Role, Rule, Script, State, Trait
 
 _SHARING: Final = frozenset(
     "rank ranks world shard shards sharded replica replicas distributed ddp node nodes".split()
@@ -22,15 +22,16 @@ class UndistributedSampler(Rule):
             return
         seen: set[Loader] = set()
         for loop in script.loops.of(Role.TRAIN_BATCH):
-            if script.loops.is_done(loop.node, Duty.SHARDING):
+            regions = script.functions.reached(loop.node.body)
+            wrapped = any(any(script.program.processes.networks(each)) for each in regions)
+            if not wrapped or script.loops.is_done(loop.node, Duty.SHARDING):
                 continue
             made = script.loaders.made_by(loop.loader) if loop.loader is not None else []
             for loader in made:
                 if loader in seen or not _draws_all(script, loader):
                     continue
-                if _trains_wrapped(script, loop):
-                    seen.add(loader)
-                    yield Finding(self.code, script.span(loader.node), _message(script, loader))
+                seen.add(loader)
+                yield Finding(self.code, script.span(loader.node), _message(script, loader))
 
 
 def _message(script: Script, loader: Loader) -> str:
@@ -86,11 +87,3 @@ def _is_shared(script: Script, value: cst.BaseExpression) -> bool:
 
 def _says(script: Script, node: cst.CSTNode, spoken: frozenset[str]) -> bool:
     return not spoken.isdisjoint(script.names.words(script.code(node)))
-
-
-def _trains_wrapped(script: Script, loop: Loop) -> bool:
-    """Return whether the network that a loop trains is distributed."""
-    return any(
-        any(True for _ in script.program.processes.networks(region))
-        for region in script.functions.reached(loop.node.body)
-    )

@@ -37,6 +37,8 @@ def logged(model, loader, criterion, optimizer, writer, args, rank, log_interval
             print(loss.item())  # frequency: rare
         if i == 0:
             print(x.shape)  # frequency: rare
+        if i in args.milestones:
+            print(loss.item())  # frequency: rare
         if i == len(loader) - 1:
             print(loss.item())  # frequency: rare
         if rank == 0 and i % 20 == 0:

@@ -54,6 +54,8 @@ _COUNTERS: Final = re.compile(
     r"|num_batches_tracked"
 )
 _ABOVE: Final = (cst.GreaterThan, cst.GreaterThanEqual)
+_FEW: Final = (cst.LessThan, cst.LessThanEqual, cst.In)
+"""What a counter is asked that holds for few passes: `step < 3`, `step in (10, 100)`."""
 _SIZES: Final = frozenset({"len", "numel", "size"})
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
@@ -411,7 +413,7 @@ class Frequencies(LoopAnalysis):
             if wanted and self._has_passed(later):
                 return True
             periodic = any(self._periodic(side) for side in sides)
-            few = isinstance(operator, (cst.LessThan, cst.LessThanEqual)) and self._counts(sides[0])
+            few = isinstance(operator, _FEW) and self._counts(sides[0])
             return wanted and (self._mentions_rarity(test) or few) and not periodic
         if any(self._periodic(side) or self._counts(side) for side in sides) or _is_empty(*sides):
             return equal == wanted

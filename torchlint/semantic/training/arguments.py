@@ -251,22 +251,20 @@ class TrainerCall(NamedTuple):
 
     def argument(self, name: str) -> Value:
         """Return the value of an argument of the trainer itself."""
-        values = self.trainings.values
-        at = _POSITIONS.index(name) if name in _POSITIONS else None
-        found = values.argument(self.call, name, at if self.framework == "transformers" else None)
-        if found.state is State.ABSENT and name in _OLD_NAMES:
-            found = values.argument(self.call, _OLD_NAMES[name])
-        return found
+        values, at = self.trainings.values, self._position(name)
+        found, old = values.argument(self.call, name, at), _OLD_NAMES.get(name)
+        return values.argument(self.call, old) if found.state is State.ABSENT and old else found
 
     def given(self, name: str) -> cst.BaseExpression | None:
         """Return the expression that the call spells out for an argument."""
-        at = _POSITIONS.index(name) if name in _POSITIONS else None
-        values = self.trainings.values
-        position = at if self.framework == "transformers" else None
-        found = values.argument_node(self.call, name, position)
-        if found is None and name in _OLD_NAMES:
-            found = values.argument_node(self.call, _OLD_NAMES[name])
+        values, old = self.trainings.values, _OLD_NAMES.get(name, name)
+        found = values.argument_node(self.call, name, self._position(name))
+        found = found or values.argument_node(self.call, old)
         return None if found is None else found.value
+
+    def _position(self, name: str) -> int | None:
+        known = self.framework == "transformers" and name in _POSITIONS
+        return _POSITIONS.index(name) if known else None
 
 
 class Trainings(ValueAnalysis):

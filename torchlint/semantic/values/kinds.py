@@ -152,7 +152,7 @@ class Kinds(Analysis):
         target = self.scopes.stored(node)
         if target is not None and self.scopes.reads(node) is False:
             return self.kind_of_binding(target)
-        if (sent := self.losses.attributes(node)) and dotted(node) in sent:
+        if self.losses.is_attribute(node):
             return _LOSS
         base = self.kind(node.value)
         attribute = node.attr.value

@@ -14,7 +14,7 @@ from torchlint.semantic.scope.libraries import is_library
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import index_of, method_of, word_of
+from torchlint.semantic.syntax.methods import index_of, last_word, method_of
 
 _OUTPUTS: Final = "return_outputs"
 _PLAIN: Final = 2
@@ -52,7 +52,7 @@ class Losses(Analysis):
 
     @cached_property
     def _parts(self) -> tuple[cst.BaseExpression, ...]:
-        """The entries and calls that, or fractions of which, add up to what goes backward."""
+        """What, or fractions of what, adds up to what goes backward, but for names."""
         made = (each.value for each in self._bindings if each.how is How.ASSIGN and not each.path)
         return tuple(
             part for value in (*self.values, *filter(None, made)) for part in _parts(value)
@@ -176,19 +176,15 @@ class Losses(Analysis):
                 edge.extend(new)
         return frozenset(found)
 
-    def attributes(self, node: cst.CSTNode) -> frozenset[str]:
-        """Return the attributes (`output.loss`) that the enclosing function calls `backward` on."""
-        if not self._attributes:
-            return frozenset()
-        return frozenset(self._attributes.get(self.scopes.home(node), ()))
+    def is_attribute(self, node: cst.Attribute) -> bool:
+        """Return whether an attribute (`output.loss`) goes backward in the function around it."""
+        sent = self._attributes
+        return bool(sent) and (self.scopes.home(node), dotted(node)) in sent
 
     @cached_property
-    def _attributes(self) -> dict[cst.FunctionDef | cst.Module, set[str]]:
-        found: dict[cst.FunctionDef | cst.Module, set[str]] = {}
-        for value in self.values:
-            if isinstance(value, cst.Attribute) and dotted(value):
-                found.setdefault(self.scopes.home(value), set()).add(dotted(value))
-        return found
+    def _attributes(self) -> frozenset[tuple[cst.CSTNode, str]]:
+        parts = (part for part in self._parts if isinstance(part, cst.Attribute))
+        return frozenset((self.scopes.home(part), path) for part in parts if (path := dotted(part)))
 
     @cached_property
     def values(self) -> tuple[cst.BaseExpression, ...]:
@@ -245,22 +241,29 @@ def _says_loss(name: str) -> bool:
 
 
 def _parts(value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Yield the entries and calls that a value is, is a fraction of, or adds up."""
-    if isinstance(value, (cst.Subscript, cst.Call)):
+    """Yield the attributes, entries and calls that a value is, is a fraction of, or adds up."""
+    if isinstance(value, (cst.Attribute, cst.Subscript, cst.Call)):
         yield value
     elif isinstance(value, cst.BinaryOperation):
         for side in (value.left, value.right):
-            if isinstance(value.operator, (cst.Add, cst.Subtract)) or (
-                isinstance(value.operator, cst.Divide) and side is value.left
-            ):
-                yield from _parts(side)
+            parts = _parts(side)
+            if isinstance(value.operator, cst.Divide) and side is value.left:
+                yield from parts
+            elif isinstance(value.operator, (cst.Add, cst.Subtract)):
+                yield from (
+                    each
+                    for each in parts
+                    if not isinstance(each, cst.Attribute) or _says_loss(each.attr.value)
+                )
             elif isinstance(value.operator, cst.Multiply):
-                yield from (part for part in _parts(side) if _says_loss(_word(part)))
+                yield from (each for each in parts if _says_loss(_word(each)))
 
 
 def _word(part: cst.BaseExpression) -> str:
-    """Return the key of an entry, or what a call calls."""
-    return _key(part) if isinstance(part, cst.Subscript) else word_of(part)
+    """Return the key of an entry, or the last word of an attribute or of what a call calls."""
+    if isinstance(part, cst.Subscript):
+        return _key(part)
+    return last_word(part.func if isinstance(part, cst.Call) else part)
 
 
 def _key(entry: cst.Subscript) -> str:
