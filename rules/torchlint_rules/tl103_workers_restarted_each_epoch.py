@@ -129,7 +129,8 @@ def _workers(script: Script, loader: Loader) -> _Workers | None:
         return _Workers("workers", "True")
     if _is_zero(script, given.value):
         return None
-    return _Workers("workers", f"{code} > 0" if _is_plain(given.value) else "", "low")
+    plain = isinstance(root_of(given.value, items=True), cst.Name)
+    return _Workers("workers", f"{code} > 0" if plain else "", "low")
 
 
 def _chosen_workers(loader: Loader) -> _Workers | None:
@@ -137,11 +138,6 @@ def _chosen_workers(loader: Loader) -> _Workers | None:
     chosen = [Value(State.KNOWN, each).literal for each in loader.possible("num_workers")]
     counts = [each for each in chosen if type(each) is int and each > 0]
     return _Workers("workers", "") if counts and len(counts) == len(chosen) else None
-
-
-def _is_plain(node: cst.BaseExpression) -> bool:
-    """Return whether an expression is a name, an attribute or an entry, which can be repeated."""
-    return isinstance(root_of(node, items=True), cst.Name)
 
 
 def _is_zero(script: Script, node: cst.BaseExpression) -> bool:

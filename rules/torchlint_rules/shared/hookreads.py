@@ -203,16 +203,13 @@ def _is_output(script: Script, read: Reading, kept: Kept | None) -> bool:
     if owner != "ignite" or reads_outputs(script):
         return False
     output = script.tree.parent(read.node)
-    while isinstance(output, _HOLDERS) or _is_tensor(script, output):
+    while isinstance(output, _HOLDERS) or (
+        isinstance(output, cst.Call) and script.name(output.func) == _TENSOR
+    ):
         output = script.tree.parent(output)
     return isinstance(output, cst.Return) and all(
         each.form is Form.NUMBER for each in script.readings.within(output)
     )
-
-
-def _is_tensor(script: Script, node: cst.CSTNode | None) -> bool:
-    """Return whether a node is the call that makes a tensor of numbers."""
-    return isinstance(node, cst.Call) and script.name(node.func) == _TENSOR
 
 
 def _logged_by(script: Script, read: Reading) -> cst.Call | None:

@@ -269,8 +269,9 @@ def _word(part: cst.BaseExpression) -> str:
 def _key(entry: cst.Subscript) -> str:
     """Return the text that is the key of an entry, empty if it has no such key."""
     index = entry.slice[0].slice
-    plain = isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString)
-    return str(index.value.evaluated_value) if plain else ""
+    if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
+        return str(index.value.evaluated_value)
+    return ""
 
 
 def _summands(value: cst.BaseExpression) -> Iterator[cst.Name]:
