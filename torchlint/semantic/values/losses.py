@@ -268,10 +268,8 @@ def _word(part: cst.BaseExpression) -> str:
 
 def _key(entry: cst.Subscript) -> str:
     """Return the text that is the key of an entry, empty if it has no such key."""
-    index = entry.slice[0].slice
-    if isinstance(index, cst.Index) and isinstance(index.value, cst.SimpleString):
-        return str(index.value.evaluated_value)
-    return ""
+    index = index_of(entry)
+    return str(index.evaluated_value) if isinstance(index, cst.SimpleString) else ""
 
 
 def _summands(value: cst.BaseExpression) -> Iterator[cst.Name]:
