@@ -22,18 +22,18 @@ _SAME: Final = frozenset("astype reshape".split())
 def drawn_array(script: Script, call: cst.Call) -> CallSite | None:
     """Return the call of NumPy that draws the numbers of which torch makes a tensor."""
     module, _, last = (script.name(call.func) or "").rpartition(".")
-    takes = (module == "torch" and last in _TAKING) or _is_chosen(script, call)
+    takes = (module == "torch" and last in _TAKING) or is_chosen(script, call)
     return _draw(script, call.args[0].value) if takes and call.args else None
 
 
 def chosen_constructors(script: Script) -> Iterator[CallSite]:
     """Yield the calls of what is `torch.cuda.FloatTensor` where there is a GPU."""
     for call in script.tree.all(cst.Call):
-        if _is_chosen(script, call):
+        if is_chosen(script, call):
             yield script.calls.at(call)
 
 
-def _is_chosen(script: Script, call: cst.Call) -> bool:
+def is_chosen(script: Script, call: cst.Call) -> bool:
     """Return whether a call makes a tensor on the GPU by an old constructor, if there is one."""
     if not isinstance(call.func, cst.Name) or not call.args:
         return False

@@ -7,11 +7,19 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import ASSIGNED, TENSORS, Binding, How, Kind, Script, method_of, receiver_of
-from torchlint_rules.tl203_created_on_host.hosttensors import Made, is_plain, made
+from torchlint_rules.tl203_created_on_host.hosttensors import (
+    INNER,
+    JOINING,
+    Made,
+    is_leaf,
+    is_plain,
+    made,
+)
 
 _PLAIN: Final = ("torch.", "builtins.", "itertools.", "math.")
 _LEAF: Final = "requires_grad_"
-_FILLING: Final = frozenset("from_numpy tensor as_tensor stack cat load".split())
+_GRID: Final = "torch.meshgrid"
+_FILLING: Final = frozenset("from_numpy tensor as_tensor load".split())
 """Functions of torch that copy what the host holds, whatever they get."""
 
 
@@ -26,6 +34,8 @@ def computed(script: Script, node: cst.BaseExpression, depth: int = ASSIGNED) ->
         return _named(script, node, depth)
     if isinstance(node, cst.UnaryOperation):
         return computed(script, node.expression, depth - 1)
+    if isinstance(node, (cst.List, cst.Tuple)):
+        return _of_all(script, [each.value for each in node.elements], depth)
     if isinstance(node, cst.BinaryOperation):
         return _of_all(script, [node.left, node.right], depth)
     if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
@@ -45,7 +55,14 @@ def _called(script: Script, call: cst.Call, depth: int) -> Made | None:
             return None
         return computed(script, returned[0], depth - 1) or _made_within(script, call, callee)
     name, receiver = script.name(call.func), receiver_of(call)
-    given = [arg.value for arg in call.args if script.kind(arg.value) in TENSORS]
+    if name in INNER and call.args:
+        return None if is_leaf(script, call) else computed(script, call.args[0].value, depth - 1)
+    takes_all = name in (*JOINING, _GRID)
+    given = [
+        arg.value
+        for arg in call.args
+        if (takes_all and arg.keyword is None) or script.kind(arg.value) in TENSORS
+    ]
     if name is None and receiver is not None:
         if script.program.moves.move(call) is not None or script.kind(receiver) not in TENSORS:
             return None
@@ -106,8 +123,9 @@ def _named(script: Script, name: cst.Name, depth: int) -> Made | None:
 
 
 def _assigned(script: Script, binding: Binding, name: cst.Name, depth: int) -> Made | None:
-    """Return what a line of the same pass assigns."""
-    if binding.how is not How.ASSIGN or binding.value is None:
+    """Return what a line of the same pass assigns, alone or as one of a grid's coordinates."""
+    whole = binding.how is How.ASSIGN
+    if binding.value is None or not (whole or _is_grid(script, binding)):
         return None
     line = binding.node
     if script.loops.batch_loop(line) is not script.loops.batch_loop(name):
@@ -119,6 +137,12 @@ def _assigned(script: Script, binding: Binding, name: cst.Name, depth: int) -> M
     if any(_is_filled(script, each) or _is_looked_at(script, each) for each in uses):
         return None
     return computed(script, binding.value, depth - 1)
+
+
+def _is_grid(script: Script, binding: Binding) -> bool:
+    """Return whether a line unpacks what `torch.meshgrid` returns."""
+    value = binding.value if binding.how is How.UNPACKED else None
+    return isinstance(value, cst.Call) and script.name(value.func) == _GRID
 
 
 def _is_filled(script: Script, use: cst.Name) -> bool:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import CallSite, Factory, Kind, Script, State, method_of, receiver_of
-from torchlint_rules.tl203_created_on_host.drawnarrays import TYPES, drawn_array
+from torchlint_rules.tl203_created_on_host.drawnarrays import TYPES, drawn_array, is_chosen
 
 _DRAWING: Final = frozenset("uniform_ normal_ random_ bernoulli_ exponential_".split())
 _DRAWN: Final = frozenset({"sample", "rsample"})
@@ -16,10 +16,10 @@ _KEEPING: Final = frozenset(
     "view reshape unsqueeze squeeze expand repeat permute transpose t flatten long int float "
     "double half bool bfloat16 fill_ zero_ contiguous type".split()
 )
-_INNER: Final = (
+INNER: Final = (
     "torch.tril", "torch.triu", "torch.autograd.Variable", "einops.rearrange", "einops.repeat",
 )  # fmt: skip
-_JOINING: Final = ("torch.cat", "torch.concat", "torch.stack")
+JOINING: Final = ("torch.cat", "torch.concat", "torch.stack")
 _OF_LISTS: Final = frozenset("tensor as_tensor LongTensor IntTensor FloatTensor Tensor".split())
 _PINNING_DOWN: Final = frozenset("device out generator pin_memory layout".split())
 _SIZED: Final = frozenset("zeros ones empty randn rand".split())
@@ -33,6 +33,8 @@ _ROUNDED: Final = frozenset("linspace logspace".split())
 _FILLING: Final = _DRAWING | {"fill_", "zero_"}
 COUNTED: Final = "counted"
 """What `last` is for the numbers of a `range`."""
+REPEATED: Final = "repeated"
+"""What `last` is for a list of one number, many times."""
 ARRAY: Final = "array"
 """What `last` is for numbers that NumPy draws."""
 
@@ -58,11 +60,16 @@ def made(
         return _scaled(script, node, random, rounds)
     if isinstance(node, cst.Comparison):
         return _compared(script, node, random, rounds)
+    if isinstance(node, cst.Subscript) and _only_shapes(node):
+        return made(script, node.value, random, rounds)
     if not isinstance(node, cst.Call):
         return None
     drawn = drawn_array(script, node)
     if drawn is not None:
         return Made(drawn, ARRAY, True, rounds, legacy=True)
+    listed = _listed(script, node)
+    if listed is not None:
+        return Made(script.calls.at(node), listed, random, rounds, apart=True)
     name = script.name(node.func)
     if name is None and (returned := _returned(script, node)) is not None:
         return made(script, returned, random, rounds)
@@ -73,15 +80,12 @@ def made(
         if method not in _KEEPING and method not in _DRAWING:
             return None
         return made(script, receiver_of(node) or node, random or method in _DRAWING, rounds)
-    if name in _INNER and node.args and not _is_leaf(script, node):
+    if name in INNER and node.args and not is_leaf(script, node):
         return made(script, node.args[0].value, random, rounds)
     site = script.calls.at(node)
     module, _, last = name.rpartition(".")
-    if name in _JOINING:
+    if name in JOINING:
         return _joined(script, site)
-    if module == "torch" and last in _OF_LISTS and node.args and site.given("device") is None:
-        if _counts(script, node.args[0].value):
-            return Made(site, COUNTED, random, rounds, apart=True)
     if module == "torch" and last in TYPES and _is_filled(script, node):
         return Made(site, last, random, rounds, legacy=True)
     factory = script.names.factory(node)
@@ -93,6 +97,17 @@ def made(
     return Made(site, last, random or factory.draws, rounds or _rounds(script, site, last))
 
 
+def _only_shapes(node: cst.Subscript) -> bool:
+    """Return whether a subscript adds dimensions or cuts: `[None, :4]`."""
+    slices = [each.slice for each in node.slice]
+    return all(
+        isinstance(each, cst.Slice)
+        or isinstance(each.value, cst.Ellipsis)
+        or (isinstance(each.value, cst.Name) and each.value.value == "None")
+        for each in slices
+    )
+
+
 def _joined(script: Script, site: CallSite) -> Made | None:
     """Return the first of several tensors that are joined, if the host makes each of them."""
     given = site.given("tensors", 0)
@@ -101,6 +116,22 @@ def _joined(script: Script, site: CallSite) -> Made | None:
     found = [made(script, each.value) for each in given.value.elements]
     first = found[0] if found and None not in found else None
     return first._replace(apart=True) if first is not None else None
+
+
+def _listed(script: Script, call: cst.Call) -> str | None:
+    """Return which list of numbers a call copies into a tensor that the device could fill."""
+    module, _, last = (script.name(call.func) or "").rpartition(".")
+    takes = module == "torch" and last in _OF_LISTS
+    if (
+        not call.args
+        or script.calls.at(call).given("device")
+        or not (takes or is_chosen(script, call))
+    ):
+        return None
+    data = call.args[0].value
+    if _counts(script, data):
+        return COUNTED
+    return REPEATED if _repeats(script, data) else None
 
 
 def _counts(script: Script, node: cst.BaseExpression) -> bool:
@@ -114,6 +145,25 @@ def _counts(script: Script, node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.Call) and name == "builtins.list" and len(node.args) == 1:
         return _counts(script, node.args[0].value)
     return name == "builtins.range"
+
+
+def _repeats(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a list holds one number as often as another says: `[0] * n`, `[[0] * n]`."""
+    if isinstance(node, cst.List) and len(node.elements) == 1:
+        return _repeats(script, node.elements[0].value)
+    if isinstance(node, cst.ListComp):
+        return _is_one(script, node.elt) and _counts(script, node.for_in.iter)
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Multiply):
+        return False
+    often = script.values.value_of(node.right)
+    return isinstance(node.left, cst.List) and _is_one(script, node.left) and not often.is_literal
+
+
+def _is_one(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a value is a number or truth value that the program gives, or lists it."""
+    if isinstance(node, cst.List) and len(node.elements) == 1:
+        return _is_one(script, node.elements[0].value)
+    return script.values.value_of(node).is_literal
 
 
 def _returned(script: Script, call: cst.Call) -> cst.Call | None:
@@ -188,7 +238,8 @@ def _rounds(script: Script, site: CallSite, last: str) -> bool:
     )
 
 
-def _is_leaf(script: Script, node: cst.Call) -> bool:
+def is_leaf(script: Script, node: cst.Call) -> bool:
+    """Return whether a `Variable` asks for a gradient."""
     if script.name(node.func) != "torch.autograd.Variable":
         return False
     return script.calls.at(node).argument("requires_grad", 1).state is not State.ABSENT

@@ -24,7 +24,7 @@ from torchlint.api import (
 from torchlint_rules.shared.grouping import joined
 from torchlint_rules.tl203_created_on_host.drawnarrays import chosen_constructors
 from torchlint_rules.tl203_created_on_host.hostcomputed import computed
-from torchlint_rules.tl203_created_on_host.hosttensors import ARRAY, COUNTED, Made, made
+from torchlint_rules.tl203_created_on_host.hosttensors import ARRAY, COUNTED, REPEATED, Made, made
 
 _WIDTH: Final = 100
 _COUNTED: Final = ("builtins.enumerate", "builtins.zip", "builtins.reversed")
@@ -165,6 +165,8 @@ def _cure(found: Made, where: str | None) -> str:
         return "give the distribution parameters on the device, then it draws there"
     if found.last == COUNTED:
         return f"count there: `torch.arange(..., device={where or '...'})`"
+    if found.last == REPEATED:
+        return f"fill it there: `torch.full(..., device={where or '...'})`"
     if found.last == ARRAY:
         return "let torch draw it there (`torch.randn`, `torch.rand`, `torch.randint`)"
     how = "with `torch.full` or `torch.randn` and" if found.legacy else "with"

@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.finding import Note
+from torchlint.semantic.calls.applied import STEPS, is_applied
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.generation import Generation
@@ -101,6 +102,9 @@ class Repetition(LoopAnalysis):
         owner = self.scopes.scope(function).node
         if isinstance(owner, cst.ClassDef) and _STEPS.fullmatch(function.name.value):
             if derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION):
+                return True
+        if isinstance(owner, cst.ClassDef) and function.name.value in STEPS:
+            if is_applied(self.functions, owner):
                 return True
         callers = self.functions.callers(function)
         if not callers:

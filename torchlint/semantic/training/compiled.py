@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.semantic.calls.applied import STEPS, applied
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import last_line, method_of
 from torchlint.semantic.training.submodules import Submodules
@@ -35,9 +36,6 @@ _NEVER: Final = frozenset({
 })  # fmt: skip
 _RUNNING_FIRST: Final = frozenset({"torch.utils.checkpoint.checkpoint"})
 """Functions that run what they are given first."""
-_FUNCTIONS: Final = frozenset({"torch.autograd.Function", "torch.autograd.function.Function"})
-_STEPS: Final = ("forward", "setup_context", "backward")
-"""The methods of an `autograd.Function` that the compiler traces."""
 _HOOKING: Final = ("register_forward_hook", "register_forward_pre_hook")
 _MOST: Final = 400
 
@@ -382,12 +380,12 @@ class Compiled(ValueAnalysis):
             if method is not None:
                 yield method, owner
                 return
-        applied = self._applied(func)
-        if applied is not None:
-            for name in _STEPS:
-                step = self.functions.method(applied, name)
+        function = applied(self.functions, func)
+        if function is not None:
+            for name in STEPS:
+                step = self.functions.method(function, name)
                 if step is not None:
-                    yield step, applied
+                    yield step, function
             return
         definition = self.functions.definition(func)
         if isinstance(definition, cst.FunctionDef):
@@ -401,18 +399,6 @@ class Compiled(ValueAnalysis):
             forward = self._forward(each)
             if forward is not None:
                 yield forward, each
-
-    def _applied(self, func: cst.BaseExpression) -> cst.ClassDef | None:
-        """Return the class of this file whose `autograd.Function` a call applies."""
-        made = self.values.value_of(func).node or func
-        if not isinstance(made, cst.Attribute) or made.attr.value != "apply":
-            return None
-        owner = self.functions.definition(made.value)
-        if isinstance(owner, cst.ClassDef) and not _FUNCTIONS.isdisjoint(
-            self.functions.bases(owner)
-        ):
-            return owner
-        return None
 
 
 _NO_CALL: Final = cst.Call(cst.Name("compile"))

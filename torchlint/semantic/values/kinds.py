@@ -8,6 +8,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls.applied import applied
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.memo import memoized
@@ -260,6 +261,8 @@ class Kinds(Analysis):
         made_by = self.functions.partial(node)
         if made_by is not None:
             return called(made_by)
+        if applied(self.functions, node.func) is not None:
+            return _TENSOR
         callees = self.functions.callees(node)
         returned = joined([self._returned(each) for each in callees]) if callees else _UNKNOWN
         if returned not in (_TENSOR, _UNKNOWN):
