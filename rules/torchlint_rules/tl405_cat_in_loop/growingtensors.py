@@ -58,13 +58,13 @@ def growths(script: Script) -> Iterator[Growth]:
 def growing_states(script: Script) -> Iterator[tuple[cst.Assign, cst.Call]]:
     """Yield the assignments that append to what a metric keeps, in each of its updates."""
     for site in script.calls.of(*TENSORS, *ARRAYS):
-        assign, function = _assigned(script, site.node), script.scopes.function(site.node)
+        assigned, function = _assigned(script, site.node), script.scopes.function(site.node)
         owner = script.scopes.class_of(site.node)
-        if assign is None or function is None or owner is None or function.name.value != _UPDATE:
+        if assigned is None or function is None or owner is None or function.name.value != _UPDATE:
             continue
         if any(script.functions.method(owner, each) is None for each in _METRIC):
             continue
-        text = script.code(assign.targets[0].target)
+        assign, text = assigned[0], script.code(assigned[1])
         parts = [script.code(part) for part in _parts(site.node, site.name or "")]
         branches = [each for each in script.tree.ancestors(assign) if isinstance(each, cst.If)]
         inside = (each for each in branches if script.tree.inside(each, function))
@@ -74,10 +74,10 @@ def growing_states(script: Script) -> Iterator[tuple[cst.Assign, cst.Call]]:
 
 
 def _growth(script: Script, call: cst.Call, function: str) -> Growth | None:
-    assign = _assigned(script, call)
-    if assign is None or next(script.loops.around(assign), None) is None:
+    assigned = _assigned(script, call)
+    if assigned is None or next(script.loops.around(call), None) is None:
         return None
-    target = assign.targets[0].target
+    assign, target = assigned
     text = script.code(target)
     parts = _parts(call, function)
     own = [part for part in parts if script.code(part) == text]
@@ -92,12 +92,24 @@ def _growth(script: Script, call: cst.Call, function: str) -> Growth | None:
     return Growth(assign, call, function, target, own[0], added, loop, starts_inside)
 
 
-def _assigned(script: Script, call: cst.Call) -> cst.Assign | None:
-    """Return the assignment of a call's result to one target, direct or in a branch."""
+def _assigned(script: Script, call: cst.Call) -> tuple[cst.Assign, cst.BaseExpression] | None:
+    """Return the assignment of a call's result, direct or in a branch, with its target."""
+    place: int | None = None
     for child, outer in script.tree.outward(call):
         if isinstance(outer, cst.Assign):
-            return outer if len(outer.targets) == 1 and child is outer.value else None
-        passes = (
+            target = outer.targets[0].target
+            if len(outer.targets) > 1 or child is not outer.value:
+                return None
+            if place is None:
+                return outer, target
+            pairwise = isinstance(target, cst.Tuple) and isinstance(outer.value, cst.Tuple)
+            if not pairwise or len(target.elements) != len(outer.value.elements):
+                return None
+            return outer, target.elements[place].value
+        if isinstance(outer, cst.Tuple) and place is None and isinstance(child, cst.Element):
+            place = outer.elements.index(child)
+            continue
+        passes = isinstance(outer, cst.Element) or (
             (isinstance(outer, cst.IfExp) and child is not outer.test)
             or (isinstance(outer, cst.Attribute) and outer.attr.value in _PASSING)
             or (isinstance(outer, cst.Call) and child is outer.func)
@@ -217,12 +229,17 @@ def _uses(
 
 def _grows_too(script: Script, line: cst.Assign, use: cst.CSTNode, text: str) -> bool:
     """Return whether a use of the target is part of an assignment that appends to it."""
-    if len(line.targets) != 1 or script.code(line.targets[0].target) != text:
+    grown = [
+        call
+        for call in script.tree.within(line, cst.Call)
+        if (found := _assigned(script, call)) and script.code(found[1]) == text
+    ]
+    if not grown:
         return False
-    if use is line.targets[0].target:
+    if script.scopes.reads(use) is False or use is line.targets[0].target:
         return any(
             script.code(part) == text
-            for call in script.tree.within(line, cst.Call)
+            for call in grown
             for part in _parts(call, script.name(call.func) or "")
         )
     element = script.tree.parent(use)
@@ -252,10 +269,10 @@ def _is_asked_for(script: Script, use: cst.CSTNode) -> bool:
 
 def _is_start(script: Script, use: cst.CSTNode, growth: cst.Assign, text: str) -> bool:
     """Return whether a use is the target in the branch for all iterations but the first."""
-    line = script.tree.parent(script.tree.parent(use))
+    line = script.tree.smallest_statement(use)
     if not isinstance(line, cst.Assign) or len(line.targets) != 1:
         return False
-    if line.targets[0].target is not use:
+    if line.targets[0].target is not use and script.scopes.reads(use):
         return False
     for outer in script.tree.ancestors(line):
         if isinstance(outer, cst.If) and script.tree.inside(growth, outer):
@@ -269,13 +286,21 @@ def _tells_first(script: Script, test: cst.BaseExpression, text: str) -> bool:
         return _tells_first(script, test.expression, text)
     if isinstance(test, (cst.Name, cst.Attribute)):
         last = test.attr.value if isinstance(test, cst.Attribute) else test.value
-        return _FIRST.fullmatch(last) is not None or script.code(test) == text
+        named = _FIRST.fullmatch(last) is not None or script.code(test) == text
+        return named or _is_switched(script, test)
     if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
         other = test.comparisons[0].comparator
         return script.code(other) in ("None", "0", "1", "True") and isinstance(
             other, (cst.Name, cst.Integer)
         )
     return False
+
+
+def _is_switched(script: Script, flag: cst.BaseExpression) -> bool:
+    """Return whether a flag holds one truth value before a loop and the other one after."""
+    values = [each.assigned for each in script.scopes.reaching(flag)]
+    switched = [each.value for each in values if isinstance(each, cst.Name)]
+    return len(switched) == len(values) and set(switched) == {"True", "False"}
 
 
 def _read_by_others(script: Script, target: cst.Name) -> bool:

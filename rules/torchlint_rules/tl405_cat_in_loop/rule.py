@@ -40,7 +40,9 @@ class CatInLoop(Rule):
                 f"`{join}` them once after the loop"
             )
             fix = _fix(script, growth, found)
-            yield Finding(self.code, script.span(growth.node), message, fix)
+            alone = growth.node.targets[0].target is growth.target
+            span = script.span(growth.node if alone else growth.call)
+            yield Finding(self.code, span, message, fix)
         for assign, call in growing_states(script):
             message = (
                 f"every `update` copies all of `{script.code(assign.targets[0].target)}`: collect "
