@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -105,19 +106,8 @@ def _beside(script: Script, hot: list[CallSite]) -> list[list[CallSite]]:
 
 def _follows(script: Script, one: CallSite, other: CallSite) -> bool:
     """Return whether a barrier is the statement after another, checks of devices aside."""
-    first = _place(script, one)
-    block = script.tree.parent(first)
-    if isinstance(block, cst.SimpleStatementLine):
-        block = script.tree.parent(block)
-    if not isinstance(block, (cst.IndentedBlock, cst.SimpleStatementSuite)):
-        return False
-    lines = [
-        each
-        for line in block.body
-        for each in (line.body if isinstance(line, cst.SimpleStatementLine) else [line])
-    ]
-    at = next(i for i, line in enumerate(lines) if line is first) + 1
-    return at < len(lines) and lines[at] is _place(script, other)
+    places = (_place(script, one), _place(script, other))
+    return places in pairwise(script.tree.beside(places[0]))
 
 
 def _place(script: Script, site: CallSite) -> cst.CSTNode:

@@ -264,25 +264,13 @@ def _passes_on(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether the result of a function can carry the graph of its arguments."""
     if isinstance(node, cst.Comparison) or script.values.dtypes.is_integral(node):
         return False
-    if isinstance(node, cst.Call):
-        parts = [arg.value for arg in node.args]
-        owner = receiver_of(node)
-        if method_of(node) in CUTTING:
-            return False
-        if owner is not None and script.name(node.func) is None:
-            parts.append(owner)
-    elif isinstance(node, cst.BinaryOperation):
-        parts = [node.left, node.right]
-    elif isinstance(node, cst.Subscript):
-        parts = [node.value]
-    elif isinstance(node, cst.Attribute):
-        parts = [] if node.attr.value in ("data", "shape") else [node.value]
-    elif isinstance(node, cst.Name):
+    parts = _parts(script, node)
+    if isinstance(node, cst.Name):
         bindings = script.scopes.reaching(node)
         if any(each.value is None for each in bindings):
             return True
         parts = [each.value for each in bindings if each.value is not None]
-    else:
+    if parts is None:
         return not isinstance(node, (cst.Integer, cst.Float))
     return any(script.answer(_passes_on, part, True) for part in parts)
 
@@ -291,32 +279,34 @@ def _carries(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an expression carries a network's graph."""
     if script.values.gradients.grad(node) is not Grad.ON:
         return False
+    if isinstance(node, cst.Name):
+        bindings = [each for each in script.scopes.reaching(node) if each.how in BOUND]
+        return bool(bindings) and all(
+            each.value is not None and script.answer(_carries, each.value, False)
+            for each in bindings
+        )
     if isinstance(node, cst.Call):
         if script.loops.module_call(node) is not None:
             return True
-        parts = [arg.value for arg in node.args]
-        owner = receiver_of(node)
-        if method_of(node) in CUTTING:
-            return False
-        if owner is not None:
-            parts.append(owner)
         callee = script.functions.callee(node)
         if callee is not None and not any(
             script.answer(_passes_on, value, True) for value in script.functions.returns(callee)
         ):
             return False
-        return any(script.answer(_carries, part, False) for part in parts)
+    return any(script.answer(_carries, part, False) for part in _parts(script, node) or ())
+
+
+def _parts(script: Script, node: cst.BaseExpression) -> list[cst.BaseExpression] | None:
+    """Return the parts whose graphs an expression carries, None if it has no such parts."""
+    if isinstance(node, cst.Call):
+        owner = receiver_of(node) if script.name(node.func) is None else None
+        parts = [arg.value for arg in node.args] + ([owner] if owner is not None else [])
+        return [] if method_of(node) in CUTTING else parts
     if isinstance(node, cst.BinaryOperation):
-        return any(script.answer(_carries, side, False) for side in (node.left, node.right))
-    if isinstance(node, (cst.Subscript, cst.Attribute)):
-        cut = isinstance(node, cst.Attribute) and node.attr.value == "data"
-        return not cut and script.answer(_carries, node.value, False)
-    if not isinstance(node, cst.Name):
-        return False
-    bindings = [each for each in script.scopes.reaching(node) if each.how in BOUND]
-    return bool(bindings) and all(
-        each.value is not None and script.answer(_carries, each.value, False) for each in bindings
-    )
+        return [node.left, node.right]
+    if isinstance(node, cst.Attribute) and node.attr.value in ("data", "shape"):
+        return []
+    return [node.value] if isinstance(node, (cst.Subscript, cst.Attribute)) else None
 
 
 def _evaluated(script: Script) -> Iterator[tuple[Accumulation, list[cst.BaseExpression], bool]]:

@@ -9,7 +9,6 @@ import libcst as cst
 from torchlint.api import ASSIGNED, TENSORS, Binding, How, Kind, Script, method_of, receiver_of
 from torchlint_rules.tl203_created_on_host.hosttensors import (
     INNER,
-    JOINING,
     Made,
     is_leaf,
     is_plain,
@@ -18,6 +17,7 @@ from torchlint_rules.tl203_created_on_host.hosttensors import (
 
 _PLAIN: Final = ("torch.", "builtins.", "itertools.", "math.")
 _LEAF: Final = "requires_grad_"
+_JOINING: Final = ("torch.cat", "torch.concat", "torch.stack")
 _GRID: Final = "torch.meshgrid"
 _FILLING: Final = frozenset("from_numpy tensor as_tensor load".split())
 """Functions of torch that copy what the host holds, whatever they get."""
@@ -57,7 +57,7 @@ def _called(script: Script, call: cst.Call, depth: int) -> Made | None:
     name, receiver = script.name(call.func), receiver_of(call)
     if name in INNER and call.args:
         return None if is_leaf(script, call) else computed(script, call.args[0].value, depth - 1)
-    takes_all = name in (*JOINING, _GRID)
+    takes_all = name in (*_JOINING, _GRID)
     given = [
         arg.value
         for arg in call.args

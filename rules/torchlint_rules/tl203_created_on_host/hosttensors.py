@@ -19,12 +19,10 @@ _KEEPING: Final = frozenset(
 INNER: Final = (
     "torch.tril", "torch.triu", "torch.autograd.Variable", "einops.rearrange", "einops.repeat",
 )  # fmt: skip
-JOINING: Final = ("torch.cat", "torch.concat", "torch.stack")
 _OF_LISTS: Final = frozenset("tensor as_tensor LongTensor IntTensor FloatTensor Tensor".split())
 _PINNING_DOWN: Final = frozenset("device out generator pin_memory layout".split())
 _SIZED: Final = frozenset("zeros ones empty randn rand".split())
 """What takes any number of sizes."""
-_LINES: Final = 3
 _SAME: Final = ("builtins.staticmethod", "builtins.classmethod")
 """Decorators that change nothing of what a method returns."""
 _ROUNDED: Final = frozenset("linspace logspace".split())
@@ -71,8 +69,6 @@ def made(
     if listed is not None:
         return Made(script.calls.at(node), listed, random, rounds, apart=True)
     name = script.name(node.func)
-    if name is None and (returned := _returned(script, node)) is not None:
-        return made(script, returned, random, rounds)
     if name is None:
         method = method_of(node)
         if method in _DRAWN and _is_of_numbers(script, node):
@@ -84,8 +80,6 @@ def made(
         return made(script, node.args[0].value, random, rounds)
     site = script.calls.at(node)
     module, _, last = name.rpartition(".")
-    if name in JOINING:
-        return _joined(script, site)
     if module == "torch" and last in TYPES and _is_filled(script, node):
         return Made(site, last, random, rounds, legacy=True)
     factory = script.names.factory(node)
@@ -106,16 +100,6 @@ def _only_shapes(node: cst.Subscript) -> bool:
         or (isinstance(each.value, cst.Name) and each.value.value == "None")
         for each in slices
     )
-
-
-def _joined(script: Script, site: CallSite) -> Made | None:
-    """Return the first of several tensors that are joined, if the host makes each of them."""
-    given = site.given("tensors", 0)
-    if given is None or not isinstance(given.value, (cst.List, cst.Tuple)):
-        return None
-    found = [made(script, each.value) for each in given.value.elements]
-    first = found[0] if found and None not in found else None
-    return first._replace(apart=True) if first is not None else None
 
 
 def _listed(script: Script, call: cst.Call) -> str | None:
@@ -164,18 +148,6 @@ def _is_one(script: Script, node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.List) and len(node.elements) == 1:
         return _is_one(script, node.elements[0].value)
     return script.values.value_of(node).is_literal
-
-
-def _returned(script: Script, call: cst.Call) -> cst.Call | None:
-    """Return the call whose result a plain function of the file returns."""
-    callee = script.functions.callee(call)
-    if callee is None or not is_plain(script, callee):
-        return None
-    returned = script.functions.returns(callee)
-    only = returned[0] if len(returned) == 1 else None
-    if not isinstance(only, cst.Call) or len(callee.body.body) >= _LINES:
-        return None
-    return only if script.names.factory(only) is not None else None
 
 
 def is_plain(script: Script, function: cst.FunctionDef) -> bool:

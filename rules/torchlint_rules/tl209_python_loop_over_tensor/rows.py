@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import TENSORS, Frequency, Script, index_of
+from torchlint.api import TENSORS, Frequency, Kind, Script, index_of
 from torchlint_rules.tl209_python_loop_over_tensor.elements import ARITHMETIC, is_surely_tensor
 
 _JOINING: Final = ("torch.stack", "torch.cat")
@@ -55,12 +55,29 @@ def _passes(
     elif isinstance(given, cst.Name):
         added = script.values.origins.additions(given)
         loop = next((each.node for each in script.loops.around(added[0])), None) if added else None
-        if len(added) == 1 and isinstance(loop, cst.For) and len(loop.body.body) == 1:
+        if len(added) == 1 and isinstance(loop, cst.For) and _takes_alone(script, loop, added[0]):
             yield added[0], loop.target, loop.iter
 
 
+def _takes_alone(script: Script, loop: cst.For, taken: cst.BaseExpression) -> bool:
+    """Return whether each pass of a loop adds a row, of what no pass makes, and runs no network."""
+    if len(loop.body.body) == 1:
+        return True
+    line, row = script.tree.statement(taken), _row(taken)
+    return (
+        row is not None
+        and script.tree.parent(line) is loop.body
+        and not any(script.tree.inside(b.node, loop) for b in script.scopes.reaching(row.value))
+        and not script.loops.runs_module(loop.body)
+    )
+
+
 def _row(taken: cst.BaseExpression) -> cst.Subscript | None:
-    """Return the `x[i]` or `x[i, j]` that is taken, also with another dimension in front."""
+    """Return the `x[i]` or `x[i, j]` that is taken, also with a new dimension or a second row."""
+    if isinstance(taken, cst.BinaryOperation) and isinstance(taken.operator, ARITHMETIC):
+        rows = _row(taken.left), _row(taken.right)
+        same = rows[0] and rows[1] and rows[0].value.deep_equals(rows[1].value)
+        return rows[0] if same else None
     if isinstance(taken, cst.Call) and isinstance(taken.func, cst.Attribute):
         taken = taken.func.value if taken.func.attr.value == "unsqueeze" else taken
     return taken if isinstance(taken, cst.Subscript) and isinstance(taken.value, cst.Name) else None
@@ -83,7 +100,7 @@ def _tensor(
         others = names - {item.value.value}
         moves = whole is not None and not path and any(_uses(script, e, others) for e in parts)
         return whole if moves and whole is not None and _is_on_device(script, whole) else None
-    walked = _uses(script, parts[0], names) and not _is_short(script, drawn)
+    walked = any(_uses(script, each, names) for each in parts) and not _is_short(script, drawn)
     return item.value if walked and _is_tensor(script, item) else None
 
 
@@ -138,10 +155,11 @@ def filled_by_row(script: Script, loop: cst.For, line: cst.BaseSmallStatement) -
     if not isinstance(target, cst.Subscript) or not _is_tensor(script, target):
         return None
     names = {name.value for name in script.tree.within(loop.target, cst.Name)}
-    if not _uses(script, target.slice[0], names) or _is_short(script, loop.iter):
+    used = any(_uses(script, each, names) for each in target.slice)
+    if not used or _is_short(script, loop.iter):
         return None
     values = _operands(script, value)
-    if not all(_is_number(each) or _is_row(script, each) for each in values):
+    if not all(_is_number(script, each) or _is_row(script, each) for each in values):
         return None
     filled, itself = script.code(target.value), script.code(target)
     others = [each for each in values if script.code(each) != itself]
@@ -160,8 +178,11 @@ def _operands(script: Script, value: cst.BaseExpression) -> list[cst.BaseExpress
     return [value]
 
 
-def _is_number(value: cst.BaseExpression) -> bool:
+def _is_number(script: Script, value: cst.BaseExpression) -> bool:
+    """Return whether a value is a literal, or a number of an array."""
     number = isinstance(value, (cst.Integer, cst.Float, cst.UnaryOperation))
+    if isinstance(value, cst.Subscript) and script.kind(value.value) is Kind.NDARRAY:
+        return True
     return number or (isinstance(value, cst.Name) and value.value in _TRUTHS)
 
 

@@ -9,8 +9,13 @@ import libcst as cst
 
 from torchlint.api import CallSite, Finding, Kind, Note, Rule, Script, State
 from torchlint_rules.shared.grouping import joined
+from torchlint_rules.shared.targets import target_of
 from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
-from torchlint_rules.tl210_constant_rebuilt_each_step.arrays import is_array, is_table
+from torchlint_rules.tl210_constant_rebuilt_each_step.arrays import (
+    is_array,
+    is_set_at_start,
+    is_table,
+)
 from torchlint_rules.tl210_constant_rebuilt_each_step.movedconstants import moved_constants
 
 _OF_VALUES: Final = frozenset(
@@ -168,18 +173,12 @@ def _is_number(script: Script, site: CallSite) -> bool:
 
 
 def _is_fixed(script: Script, node: cst.BaseExpression) -> bool:
-    """Return whether a size is a literal or an attribute that only `__init__` sets."""
+    """Return whether a size is a literal or an attribute that only the start of its object sets."""
     if isinstance(node, cst.BinaryOperation):
         return _is_fixed(script, node.left) and _is_fixed(script, node.right)
     if script.values.value_of(node).is_literal and not isinstance(node, cst.Attribute):
         return True
-    if not isinstance(node, cst.Attribute) or script.code(node.value) != "self":
-        return False
-    bindings = script.functions.attribute(node)
-    makers = [script.scopes.function(binding.node) for binding in bindings]
-    return bool(makers) and all(
-        maker is not None and maker.name.value == "__init__" for maker in makers
-    )
+    return is_set_at_start(script, node)
 
 
 def _whole(script: Script, node: cst.BaseExpression) -> cst.BaseExpression:
@@ -232,8 +231,9 @@ def _names_device(script: Script, site: CallSite) -> bool:
 
 def _changes(script: Script, whole: cst.BaseExpression) -> bool:
     """Return whether a constant is only a start value."""
-    line, target = _assignment(script, whole)
-    if isinstance(line, cst.ListComp) or tensor_use(script, whole) is TensorUse.WRITTEN:
+    line, target = target_of(script, whole) or (None, None)
+    listed = isinstance(script.tree.parent(whole), cst.ListComp)
+    if listed or tensor_use(script, whole) is TensorUse.WRITTEN:
         return True
     if not isinstance(target, cst.Name):
         return script.kind(whole) is Kind.LOSS
@@ -249,21 +249,6 @@ def _changes(script: Script, whole: cst.BaseExpression) -> bool:
         for value in grown
         for name in script.tree.within(value, cst.Name)
     )
-
-
-def _assignment(
-    script: Script, whole: cst.BaseExpression
-) -> tuple[cst.CSTNode | None, cst.BaseExpression | None]:
-    """Return the line around a constant, and what it is assigned to, perhaps with others."""
-    line = script.tree.parent(whole)
-    several = script.tree.parent(line) if isinstance(line, cst.Element) else None
-    outer = script.tree.parent(several) if isinstance(several, cst.Tuple) else None
-    if isinstance(outer, cst.Assign) and isinstance(several, cst.Tuple):
-        targets = outer.targets[0].target
-        if isinstance(targets, cst.Tuple) and len(targets.elements) == len(several.elements):
-            at = next(at for at, each in enumerate(several.elements) if each is line)
-            return outer, targets.elements[at].value
-    return line, line.targets[0].target if isinstance(line, cst.Assign) else None
 
 
 def _is_cold_round(script: Script, node: cst.CSTNode) -> bool:

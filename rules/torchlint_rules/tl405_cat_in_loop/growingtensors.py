@@ -14,6 +14,7 @@ from torchlint.api import (
     Script,
     root_of,
 )
+from torchlint_rules.shared.targets import target_of
 
 TENSORS: Final = frozenset(
     f"torch.{word}" for word in "cat concat concatenate hstack vstack stack".split()
@@ -94,22 +95,11 @@ def _growth(script: Script, call: cst.Call, function: str) -> Growth | None:
 
 def _assigned(script: Script, call: cst.Call) -> tuple[cst.Assign, cst.BaseExpression] | None:
     """Return the assignment of a call's result, direct or in a branch, with its target."""
-    place: int | None = None
     for child, outer in script.tree.outward(call):
-        if isinstance(outer, cst.Assign):
-            target = outer.targets[0].target
-            if len(outer.targets) > 1 or child is not outer.value:
-                return None
-            if place is None:
-                return outer, target
-            pairwise = isinstance(target, cst.Tuple) and isinstance(outer.value, cst.Tuple)
-            if not pairwise or len(target.elements) != len(outer.value.elements):
-                return None
-            return outer, target.elements[place].value
-        if isinstance(outer, cst.Tuple) and place is None and isinstance(child, cst.Element):
-            place = outer.elements.index(child)
-            continue
-        passes = isinstance(outer, cst.Element) or (
+        found = target_of(script, child)
+        if found is not None:
+            return found
+        passes = (
             (isinstance(outer, cst.IfExp) and child is not outer.test)
             or (isinstance(outer, cst.Attribute) and outer.attr.value in _PASSING)
             or (isinstance(outer, cst.Call) and child is outer.func)
