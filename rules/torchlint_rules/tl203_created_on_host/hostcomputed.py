@@ -155,12 +155,11 @@ def _is_looked_at(script: Script, use: cst.Name) -> bool:
     """Return whether the host needs a tensor where it is: it is printed, or decides something."""
     for outer in script.tree.ancestors(use):
         if isinstance(outer, (cst.If, cst.While, cst.For, cst.Assert, cst.Expr)):
-            return not isinstance(outer, cst.Expr) or _is_shown(outer)
+            shown = outer.value if isinstance(outer, cst.Expr) else None
+            return shown is None or (
+                isinstance(shown, cst.Call)
+                and any(script.tree.inside(use, arg) for arg in shown.args)
+            )
         if isinstance(outer, cst.BaseSmallStatement):
             return False
     return False
-
-
-def _is_shown(line: cst.Expr) -> bool:
-    """Return whether a statement hands a tensor to a function, not to a method of a tensor."""
-    return isinstance(line.value, cst.Call) and isinstance(line.value.func, cst.Name)

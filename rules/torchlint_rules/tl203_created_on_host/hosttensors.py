@@ -80,7 +80,7 @@ def made(
         return made(script, node.args[0].value, random, rounds)
     site = script.calls.at(node)
     module, _, last = name.rpartition(".")
-    if module == "torch" and last in TYPES and _is_filled(script, node):
+    if module == "torch" and last in TYPES and (len(node.args) > 1 or _is_filled(script, node)):
         return Made(site, last, random, rounds, legacy=True)
     factory = script.names.factory(node)
     if factory is None or _hides_options(site, last) or not _could_be_made(script, site, factory):
@@ -147,7 +147,8 @@ def _is_one(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a value is a number or truth value that the program gives, or lists it."""
     if isinstance(node, cst.List) and len(node.elements) == 1:
         return _is_one(script, node.elements[0].value)
-    return script.values.value_of(node).is_literal
+    settings = isinstance(node, cst.Attribute) and script.kind(node) in (Kind.NUMBER, Kind.UNKNOWN)
+    return settings or script.values.value_of(node).is_literal
 
 
 def is_plain(script: Script, function: cst.FunctionDef) -> bool:

@@ -22,12 +22,14 @@ from torchlint.api import (
     State,
 )
 from torchlint_rules.shared.grouping import joined
+from torchlint_rules.shared.targets import target_of
 from torchlint_rules.tl203_created_on_host.drawnarrays import chosen_constructors
 from torchlint_rules.tl203_created_on_host.hostcomputed import computed
 from torchlint_rules.tl203_created_on_host.hosttensors import ARRAY, COUNTED, REPEATED, Made, made
 
 _WIDTH: Final = 100
 _COUNTED: Final = ("builtins.enumerate", "builtins.zip", "builtins.reversed")
+_WAITING: Final = ("non_blocking", "copy")
 _TAKES_DTYPE: Final = frozenset("zeros ones eye".split())
 _GENERATOR: Final = "the GPU's random generator gives other numbers than the CPU's"
 _ROUNDING: Final = "a GPU may round the last digit differently"
@@ -115,14 +117,13 @@ def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
 
 def _moved_under_guard(script: Script, call: cst.Call) -> cst.Assign | None:
     """Return the line that creates what a branch moves (`if cuda: x = x.cuda()`), read after it."""
-    func, small = cst.ensure_type(call.func, cst.Attribute), script.tree.parent(call)
-    moved, suite = func.value, script.tree.parent(script.tree.statement(call))
-    branch = script.tree.parent(suite)
+    moved, found = cst.ensure_type(call.func, cst.Attribute).value, target_of(script, call)
+    branch = script.tree.parent(script.tree.parent(script.tree.statement(call)))
     binding = script.scopes.only(moved)
     line = binding.node
-    if not isinstance(line, cst.Assign) or not isinstance(small, cst.Assign):
+    if found is None or not isinstance(line, cst.Assign) or len(line.targets) != 1:
         return None
-    if len(line.targets) != 1 or script.code(small.targets[0].target) != script.code(moved):
+    if script.code(found[1]) != script.code(moved):
         return None
     if not isinstance(branch, cst.If) or branch.orelse is not None:
         return None
@@ -169,7 +170,7 @@ def _cure(found: Made, where: str | None) -> str:
         return f"fill it there: `torch.full(..., device={where or '...'})`"
     if found.last == ARRAY:
         return "let torch draw it there (`torch.randn`, `torch.rand`, `torch.randint`)"
-    how = "with `torch.full` or `torch.randn` and" if found.legacy else "with"
+    how = "with `torch.empty`, `torch.full` or `torch.randn` and" if found.legacy else "with"
     return f"make it there {how} device={where or '...'}"
 
 
@@ -189,7 +190,11 @@ def _fix(
     start, tail = script.span(move.moved).end, script.tree.bare(move.call).end
     dtype = script.calls.at(move.call).given("dtype", 1) if move.method == "to" else None
     known = {move.device_arg, dtype}
-    others = [arg for arg in move.call.args if arg not in known and not _only_waits(arg)]
+    others = [
+        arg
+        for arg in move.call.args
+        if arg not in known and (arg.keyword is None or arg.keyword.value not in _WAITING)
+    ]
     drawn = made.last in ("sample", "rsample")
     becomes_leaf = made.site.argument("requires_grad").state is not State.ABSENT
     if (
@@ -284,7 +289,3 @@ def _with_device(script: Script, call: cst.Call, added: str, saved: int) -> Edit
         return script.edits.insert(end, f", {added}")
     name, _, value = added.partition("=")
     return script.edits.with_keyword(call, name, value)
-
-
-def _only_waits(arg: cst.Arg) -> bool:
-    return arg.keyword is not None and arg.keyword.value in ("non_blocking", "copy")

@@ -148,8 +148,6 @@ def _waits_for_elements(script: Script) -> Iterator[tuple[cst.BaseExpression, cs
         counts = isinstance(script.tree.parent(item), cst.AugAssign)
         for part in item.slice:
             for index in _scalars(part.slice, counts):
-                while isinstance(index, cst.Call) and receiver_of(index) and not index.args:
-                    index = cst.ensure_type(index.func, cst.Attribute).value
                 yield item, index
 
 
@@ -166,6 +164,8 @@ def _element_of(
     """Return the loop and the tensor from which an index or a target takes an element."""
     words: set[str] = set()
     root = node
+    while isinstance(root, cst.Call) and not root.args and (owner := receiver_of(root)):
+        root = owner
     while isinstance(root, cst.Subscript):
         words |= {name.value for part in root.slice for name in script.tree.within(part, cst.Name)}
         root = root.value

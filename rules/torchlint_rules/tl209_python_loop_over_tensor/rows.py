@@ -99,7 +99,11 @@ def _tensor(
         whole, path = script.values.iteration.source(drawn, row.path)
         others = names - {item.value.value}
         moves = whole is not None and not path and any(_uses(script, e, others) for e in parts)
-        return whole if moves and whole is not None and _is_on_device(script, whole) else None
+        return (
+            whole
+            if moves and whole is not None and script.values.placement.may_be_on_device(whole)
+            else None
+        )
     walked = any(_uses(script, each, names) for each in parts) and not _is_short(script, drawn)
     return item.value if walked and _is_tensor(script, item) else None
 
@@ -107,11 +111,7 @@ def _tensor(
 def _is_tensor(script: Script, item: cst.Subscript) -> bool:
     """Return whether the indexed object is a tensor on the device: no list takes two indices."""
     sure = len(item.slice) > 1 or is_surely_tensor(script, item.value)
-    return sure and _is_on_device(script, item.value)
-
-
-def _is_on_device(script: Script, node: cst.BaseExpression) -> bool:
-    return script.kind(node) in TENSORS and not script.values.placement.on_host(node)
+    return sure and script.values.placement.may_be_on_device(item.value)
 
 
 def _is_single(script: Script, part: cst.BaseSlice) -> bool:

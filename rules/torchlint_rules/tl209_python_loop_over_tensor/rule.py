@@ -138,27 +138,20 @@ class PythonLoopOverTensor(Rule):
 
     def _of_reads(self, script: Script, said: set[int]) -> Iterator[Finding]:
         """Yield the findings of the loops that read elements, but for those already told of."""
-        for loop, call, tensor in element_reads(script):
+        for loop, wait, tensor in (*element_reads(script), *element_tests(script)):
             if id(loop) in said:
                 continue
             said.add(id(loop))
             named = script.code(tensor)
+            verb, when = "work on", ", or read it once"
+            if isinstance(wait, cst.Comparison):
+                verb, when = "compare", " once, or read it"
             message = (
-                f"`{script.code(call)}` waits for the device in every pass of this loop: work on "
-                f"the whole of `{named}`, or read it once before with `{named}.tolist()`"
+                f"`{script.code(wait)}` waits for the device in every pass of this loop: {verb} "
+                f"the whole of `{named}`{when} before with `{named}.tolist()`"
             )
             impact: Impact | None = "low" if script.loops.runs_module(loop.body) else None
             yield Finding(self.code, script.span(loop.iter), message, impact=impact)
-
-        for loop, test, tensor in element_tests(script):
-            if id(loop) in said:
-                continue
-            named = script.code(tensor)
-            message = (
-                f"`{script.code(test)}` waits for the device in every pass of this loop: compare "
-                f"the whole of `{named}` once, or read it before with `{named}.tolist()`"
-            )
-            yield Finding(self.code, script.span(loop.iter), message)
 
         for wait, tensor in entry_reads(script):
             named = script.code(tensor)

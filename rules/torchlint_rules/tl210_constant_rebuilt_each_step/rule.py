@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import CallSite, Finding, Kind, Note, Rule, Script, State
+from torchlint.api import CallSite, Finding, How, Kind, Note, Rule, Script, State
 from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.targets import target_of
 from torchlint_rules.shared.tensoruses import TensorUse, tensor_use
@@ -159,17 +159,11 @@ def _is_setting(script: Script, value: cst.BaseExpression) -> bool:
     return converted and _is_fixed(script, value.args[0].value)
 
 
-def _is_scalar(script: Script, site: CallSite) -> bool:
-    data = site.given("data", 0)
-    return data is not None and (
-        script.kind(data.value) is Kind.NUMBER or script.values.numbers.is_number(data.value)
-    )
-
-
 def _is_number(script: Script, site: CallSite) -> bool:
     """Return whether a call is `torch.tensor(number, ...)`."""
     first = site.node.args[0]
-    return site.name == "torch.tensor" and first.keyword is None and _is_scalar(script, site)
+    number = script.kind(first.value) is Kind.NUMBER or script.values.numbers.is_number(first.value)
+    return site.name == "torch.tensor" and first.keyword is None and number
 
 
 def _is_fixed(script: Script, node: cst.BaseExpression) -> bool:
@@ -237,17 +231,14 @@ def _changes(script: Script, whole: cst.BaseExpression) -> bool:
         return True
     if not isinstance(target, cst.Name):
         return script.kind(whole) is Kind.LOSS
-    home = script.scopes.home(whole)
-    grown: list[cst.CSTNode] = [
-        each.value
-        for each in script.tree.within(home, cst.Assign)
-        if each is not line and script.code(each.targets[0].target) == target.value
-    ]
-    sums = [each.target for each in script.tree.within(home, cst.AugAssign)]
-    return any(script.code(each) == target.value for each in sums) or any(
-        name.value == target.value
-        for value in grown
-        for name in script.tree.within(value, cst.Name)
+    return any(
+        each.how is How.AUGMENTED
+        or (
+            each.node is not line
+            and each.value is not None
+            and any(name.value == target.value for name in script.tree.within(each.value, cst.Name))
+        )
+        for each in script.scopes.scope(target).bindings.get(target.value, ())
     )
 
 

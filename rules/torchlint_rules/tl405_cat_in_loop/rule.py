@@ -85,7 +85,7 @@ def _fix(script: Script, growth: Growth, found: Sequence[Growth]) -> Fix | None:
     target, loop = growth.target, growth.loop
     if not isinstance(target, cst.Name) or growth.starts_inside:
         return None
-    grown = [each for each in found if each.loop is loop and _names(each.target, target)]
+    grown = [each for each in found if each.loop is loop and each.target.deep_equals(target)]
     if not all(_only_joins(script, each) for each in grown):
         return None
     if _mentioned_besides(script, target, loop, [each.node for each in grown]):
@@ -125,10 +125,6 @@ def _unseen(script: Script, growth: Growth, loop: cst.For | cst.While) -> str:
     return f"`{called}` is not visible here and might write into the part again"
 
 
-def _names(node: cst.BaseExpression, name: cst.Name) -> bool:
-    return isinstance(node, cst.Name) and node.value == name.value
-
-
 def _only_joins(script: Script, growth: Growth) -> bool:
     """Return whether an assignment only appends parts and nothing catches its errors."""
     call, first = growth.call, growth.call.args[0] if growth.call.args else None
@@ -144,12 +140,8 @@ def _only_joins(script: Script, growth: Growth) -> bool:
     text = script.tree.source.text
     if "#" in text[whole.start : start] + text[end : whole.end]:
         return False
-    inside = next(o for o in script.tree.ancestors(growth.node) if _ends(o, growth.loop))
-    return inside is growth.loop
-
-
-def _ends(outer: cst.CSTNode, loop: cst.CSTNode) -> bool:
-    return outer is loop or isinstance(outer, cst.Try)
+    around = script.tree.ancestors(growth.node)
+    return next(o for o in around if o is growth.loop or isinstance(o, cst.Try)) is growth.loop
 
 
 def _mentioned_besides(
