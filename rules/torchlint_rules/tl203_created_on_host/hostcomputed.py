@@ -156,10 +156,10 @@ def _is_looked_at(script: Script, use: cst.Name) -> bool:
     for outer in script.tree.ancestors(use):
         if isinstance(outer, (cst.If, cst.While, cst.For, cst.Assert, cst.Expr)):
             shown = outer.value if isinstance(outer, cst.Expr) else None
-            return shown is None or (
-                isinstance(shown, cst.Call)
-                and any(script.tree.inside(use, arg) for arg in shown.args)
+            given = isinstance(shown, cst.Call) and any(
+                script.tree.inside(use, arg) for arg in shown.args
             )
+            return shown is None or (given and method_of(shown) != "copy_")
         if isinstance(outer, cst.BaseSmallStatement):
             return False
     return False

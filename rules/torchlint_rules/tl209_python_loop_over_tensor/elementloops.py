@@ -11,6 +11,7 @@ from torchlint.api import TENSORS, Frequency, How, Kind, Role, Script, receiver_
 from torchlint_rules.shared.avoidablereads import is_avoidable
 from torchlint_rules.tl209_python_loop_over_tensor.elements import (
     elementwise,
+    is_constant,
     is_surely_tensor,
     walk,
 )
@@ -23,29 +24,6 @@ _CONVERTS: Final = frozenset(
 
 
 # -- reads ------------------------------------------------------------------------
-
-
-def element_tests(
-    script: Script,
-) -> Iterator[tuple[cst.For, cst.BaseExpression, cst.BaseExpression]]:
-    """Yield the loops that branch on elements of a tensor, with the comparison and the tensor."""
-    said: set[int] = set()
-    for branch in script.tree.all(cst.If):
-        test = branch.test
-        if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
-            continue
-        for side in (test.left, test.comparisons[0].comparator):
-            found = _element_of(script, side)
-            if found is None or id(found[0]) in said or script.kind(found[1]) not in TENSORS:
-                continue
-            loop, tensor = found
-            if script.kind(side) not in TENSORS:
-                continue
-            if isinstance(side, cst.Subscript) and not _is_range(script, loop):
-                continue
-            if not script.values.placement.on_host(tensor) and script.loops.each_step(test):
-                said.add(id(loop))
-                yield loop, test, tensor
 
 
 def entry_reads(script: Script) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
@@ -121,7 +99,7 @@ def _is_range(script: Script, loop: cst.For | cst.CompFor) -> bool:
 def element_reads(
     script: Script,
 ) -> Iterator[tuple[cst.For, cst.BaseExpression, cst.BaseExpression]]:
-    """Yield the loops in every step that sync for elements of a tensor, with what syncs.
+    """Yield the loops in every step that read or compare elements of a tensor, with what does.
 
     The tensor comes last. Elements that are only summed belong to another rule.
     """
@@ -132,6 +110,9 @@ def element_reads(
             continue
         loop, tensor = found
         if not _may_wait(script, tensor) or not script.loops.each_step(node):
+            continue
+        counted = _is_range(script, loop) or not isinstance(element, cst.Subscript)
+        if isinstance(node, cst.Comparison) and not counted:
             continue
         if not isinstance(node, cst.Call) or not script.readings.accumulators.adds(node):
             said.add(id(loop))
@@ -144,6 +125,9 @@ def _waits_for_elements(script: Script) -> Iterator[tuple[cst.BaseExpression, cs
         read = script.readings.numbered(call)
         if read is not None:
             yield call, read
+    for branch in script.tree.all(cst.If):
+        sides = _waited_for(script, branch.test) if isinstance(branch.test, cst.Comparison) else []
+        yield from ((branch.test, side) for side in sides if script.kind(side) in TENSORS)
     for item in script.tree.all(cst.Subscript):
         counts = isinstance(script.tree.parent(item), cst.AugAssign)
         for part in item.slice:
@@ -271,7 +255,7 @@ def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
             continue
         if _takes_of_tensor(script, line.value):
             return target if script.loops.frequency(loop) is not Frequency.RARE else None
-        if _is_constant(line.value) and script.loops.each_step(loop):
+        if is_constant(line.value) and script.loops.each_step(loop):
             return target
     return None
 
@@ -281,12 +265,6 @@ def _takes_of_tensor(script: Script, value: cst.BaseExpression) -> bool:
     if any(script.kind(item.value) in TENSORS for item in script.tree.within(value, cst.Subscript)):
         return True
     return script.kind(value) in TENSORS and not _is_converted(script, value)
-
-
-def _is_constant(value: cst.BaseExpression) -> bool:
-    """Return whether a value is a literal, with which a mask is filled."""
-    named = isinstance(value, cst.Name) and value.value in ("True", "False")
-    return named or isinstance(value, (cst.Integer, cst.Float))
 
 
 def _is_converted(script: Script, value: cst.BaseExpression) -> bool:

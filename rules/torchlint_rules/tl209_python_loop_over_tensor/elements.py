@@ -58,6 +58,12 @@ def _measured(script: Script, node: cst.BaseExpression) -> tuple[cst.BaseExpress
     return None
 
 
+def is_constant(value: cst.BaseExpression) -> bool:
+    """Return whether a value is a literal number or truth value."""
+    named = isinstance(value, cst.Name) and value.value in ("True", "False")
+    return named or isinstance(value, (cst.Integer, cst.Float, cst.UnaryOperation))
+
+
 def is_surely_tensor(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether an expression is used as a tensor, whatever its origin.
 

@@ -8,12 +8,15 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import TENSORS, Frequency, Kind, Script, index_of
-from torchlint_rules.tl209_python_loop_over_tensor.elements import ARITHMETIC, is_surely_tensor
+from torchlint_rules.tl209_python_loop_over_tensor.elements import (
+    ARITHMETIC,
+    is_constant,
+    is_surely_tensor,
+)
 
 _JOINING: Final = ("torch.stack", "torch.cat")
 _WALKING: Final = ("builtins.range", "builtins.enumerate", "builtins.zip")
 _FEW: Final = 3
-_TRUTHS: Final = ("True", "False")
 _FUNCTIONS: Final = tuple(f"torch.{word}" for word in "add sub mul div true_divide".split())
 
 
@@ -159,7 +162,7 @@ def filled_by_row(script: Script, loop: cst.For, line: cst.BaseSmallStatement) -
     if not used or _is_short(script, loop.iter):
         return None
     values = _operands(script, value)
-    if not all(_is_number(script, each) or _is_row(script, each) for each in values):
+    if not all(is_constant(each) or _is_row(script, each) for each in values):
         return None
     filled, itself = script.code(target.value), script.code(target)
     others = [each for each in values if script.code(each) != itself]
@@ -178,13 +181,8 @@ def _operands(script: Script, value: cst.BaseExpression) -> list[cst.BaseExpress
     return [value]
 
 
-def _is_number(script: Script, value: cst.BaseExpression) -> bool:
-    """Return whether a value is a literal, or a number of an array."""
-    number = isinstance(value, (cst.Integer, cst.Float, cst.UnaryOperation))
-    if isinstance(value, cst.Subscript) and script.kind(value.value) is Kind.NDARRAY:
-        return True
-    return number or (isinstance(value, cst.Name) and value.value in _TRUTHS)
-
-
 def _is_row(script: Script, value: cst.BaseExpression) -> bool:
-    return isinstance(value, cst.Subscript) and _is_tensor(script, value)
+    """Return whether a value is a part of a tensor on the device, or a number of an array."""
+    return isinstance(value, cst.Subscript) and (
+        _is_tensor(script, value) or script.kind(value.value) is Kind.NDARRAY
+    )

@@ -10,7 +10,6 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Frequency, Impact, Rule, Script, method_of, receiver_of
 from torchlint_rules.tl209_python_loop_over_tensor.elementloops import (
     element_reads,
-    element_tests,
     entry_reads,
     sole_line,
     written_by_element,
@@ -138,7 +137,7 @@ class PythonLoopOverTensor(Rule):
 
     def _of_reads(self, script: Script, said: set[int]) -> Iterator[Finding]:
         """Yield the findings of the loops that read elements, but for those already told of."""
-        for loop, wait, tensor in (*element_reads(script), *element_tests(script)):
+        for loop, wait, tensor in element_reads(script):
             if id(loop) in said:
                 continue
             said.add(id(loop))

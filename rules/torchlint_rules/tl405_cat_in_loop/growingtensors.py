@@ -22,7 +22,6 @@ TENSORS: Final = frozenset(
 ARRAYS: Final = frozenset(
     f"numpy.{word}" for word in "append concatenate hstack vstack column_stack".split()
 )
-_FIRST: Final = re.compile(r"(?:\w*_)?(?:first|start|init|begin)(?:_\w*)?", re.IGNORECASE)
 _FEW: Final = 8
 _PASSING: Final = frozenset("cpu cuda to detach float half double long int numpy clone".split())
 _UPDATE: Final = "update"
@@ -275,9 +274,7 @@ def _tells_first(script: Script, test: cst.BaseExpression, text: str) -> bool:
     if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
         return _tells_first(script, test.expression, text)
     if isinstance(test, (cst.Name, cst.Attribute)):
-        last = test.attr.value if isinstance(test, cst.Attribute) else test.value
-        named = _FIRST.fullmatch(last) is not None or script.code(test) == text
-        return named or _is_switched(script, test)
+        return script.code(test) == text or _is_switched(script, test)
     if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
         other = test.comparisons[0].comparator
         return script.code(other) in ("None", "0", "1", "True") and isinstance(
@@ -288,7 +285,7 @@ def _tells_first(script: Script, test: cst.BaseExpression, text: str) -> bool:
 
 def _is_switched(script: Script, flag: cst.BaseExpression) -> bool:
     """Return whether a flag holds one truth value before a loop and the other one after."""
-    values = [each.assigned for each in script.scopes.reaching(flag)]
+    values = [each.assigned for each in script.functions.bindings(flag)]
     switched = [each.value for each in values if isinstance(each, cst.Name)]
     return len(switched) == len(values) and set(switched) == {"True", "False"}
 
