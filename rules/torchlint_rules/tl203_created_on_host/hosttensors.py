@@ -25,6 +25,7 @@ _SIZED: Final = frozenset("zeros ones empty randn rand".split())
 """What takes any number of sizes."""
 _SAME: Final = ("builtins.staticmethod", "builtins.classmethod")
 """Decorators that change nothing of what a method returns."""
+_KEPT: Final = ("None", "...")
 _ROUNDED: Final = frozenset("linspace logspace".split())
 
 
@@ -58,7 +59,7 @@ def made(
         return _scaled(script, node, random, rounds)
     if isinstance(node, cst.Comparison):
         return _compared(script, node, random, rounds)
-    if isinstance(node, cst.Subscript) and _only_shapes(node):
+    if isinstance(node, cst.Subscript) and _only_shapes(script, node):
         return made(script, node.value, random, rounds)
     if not isinstance(node, cst.Call):
         return None
@@ -91,15 +92,10 @@ def made(
     return Made(site, last, random or factory.draws, rounds or _rounds(script, site, last))
 
 
-def _only_shapes(node: cst.Subscript) -> bool:
+def _only_shapes(script: Script, node: cst.Subscript) -> bool:
     """Return whether a subscript adds dimensions or cuts: `[None, :4]`."""
-    slices = [each.slice for each in node.slice]
-    return all(
-        isinstance(each, cst.Slice)
-        or isinstance(each.value, cst.Ellipsis)
-        or (isinstance(each.value, cst.Name) and each.value.value == "None")
-        for each in slices
-    )
+    parts = [each.slice for each in node.slice]
+    return all(isinstance(each, cst.Slice) or script.code(each) in _KEPT for each in parts)
 
 
 def _listed(script: Script, call: cst.Call) -> str | None:

@@ -123,7 +123,7 @@ def _waits_for_elements(script: Script) -> Iterator[tuple[cst.BaseExpression, cs
     """Yield what reads a number that may be an element of a tensor, with the element."""
     for call in script.tree.all(cst.Call):
         read = script.readings.numbered(call)
-        if read is not None:
+        if read is not None and script.readings.numbered(read) is None:
             yield call, read
     for branch in script.tree.all(cst.If):
         sides = _waited_for(script, branch.test) if isinstance(branch.test, cst.Comparison) else []

@@ -137,16 +137,16 @@ class PythonLoopOverTensor(Rule):
 
     def _of_reads(self, script: Script, said: set[int]) -> Iterator[Finding]:
         """Yield the findings of the loops that read elements, but for those already told of."""
-        for loop, wait, tensor in element_reads(script):
+        for loop, read, tensor in element_reads(script):
             if id(loop) in said:
                 continue
             said.add(id(loop))
             named = script.code(tensor)
             verb, when = "work on", ", or read it once"
-            if isinstance(wait, cst.Comparison):
+            if isinstance(read, cst.Comparison):
                 verb, when = "compare", " once, or read it"
             message = (
-                f"`{script.code(wait)}` waits for the device in every pass of this loop: {verb} "
+                f"`{script.code(read)}` waits for the device in every pass of this loop: {verb} "
                 f"the whole of `{named}`{when} before with `{named}.tolist()`"
             )
             impact: Impact | None = "low" if script.loops.runs_module(loop.body) else None
