@@ -139,14 +139,8 @@ def _drives_loop(script: Script, call: cst.Call) -> bool:
     line = script.tree.parent(call)
     if not isinstance(line, cst.Assign):
         return _is_gone_through(script, call)
-    reads = [
-        name
-        for target in line.targets
-        if isinstance(target.target, cst.Name)
-        for name in script.tree.spelled(target.target.value)
-        if script.scopes.reads(name)
-        and any(binding.node is line for binding in script.scopes.reaching(name))
-    ]
+    stored = [script.scopes.stored(each.target) for each in line.targets]
+    reads = [use for each in stored if each is not None for use in script.scopes.uses(each)]
     return bool(reads) and all(_is_gone_through(script, name) for name in reads)
 
 

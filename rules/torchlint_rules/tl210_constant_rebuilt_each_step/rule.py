@@ -180,20 +180,15 @@ def _whole(script: Script, node: cst.BaseExpression) -> cst.BaseExpression:
     while True:
         holder = script.tree.parent(node)
         outer = script.tree.parent(holder)
-        if (
-            isinstance(holder, cst.Attribute)
-            and isinstance(outer, cst.Call)
-            and outer.func is holder
-        ):
-            if holder.attr.value not in _PASSING and script.program.moves.move(outer) is None:
-                return node
-            node = outer
-        elif isinstance(holder, cst.Arg) and isinstance(outer, cst.Call):
-            if script.name(outer.func) not in (*_MASKS, _VARIABLE) or outer.args[0] is not holder:
-                return node
-            node = outer
-        else:
+        if not isinstance(outer, cst.Call):
             return node
+        if isinstance(holder, cst.Attribute) and outer.func is holder:
+            goes_on = holder.attr.value in _PASSING or script.program.moves.move(outer) is not None
+        else:
+            goes_on = script.name(outer.func) in (*_MASKS, _VARIABLE) and outer.args[0] is holder
+        if not goes_on:
+            return node
+        node = outer
 
 
 def _goes_to_device(
