@@ -55,13 +55,11 @@ def _makes_step(script: Script, function: cst.FunctionDef) -> bool:
         return True
     if script.functions.callers(function) or script.scopes.function(function) is not None:
         return False
-    if script.loops.ownership.rate(function) is not None:
-        return False
-    steps = [
-        call for call in script.functions.own(function.body, cst.Call) if script.loops.is_step(call)
-    ]
+    own = script.functions.own(function.body, cst.Call)
+    acts = [*filter(script.loops.is_step, own), *script.loops.step_functions.losses(function)]
     return (
-        bool(steps)
-        and all(script.loops.batch_loop(call) is None for call in steps)
-        and script.loops.each_step(steps[0])
+        bool(acts)
+        and script.loops.ownership.rate(function) is None
+        and all(script.loops.batch_loop(each) is None for each in acts)
+        and script.loops.each_step(acts[0])
     )

@@ -112,14 +112,14 @@ class Repetition(LoopAnalysis):
         return any(self.each_step(call) for call in callers)
 
     def _is_named_for_step(self, function: cst.FunctionDef) -> bool:
-        """Return whether the name of an uncalled function says that it runs each step."""
+        """Return whether an uncalled function runs in each step, by its name or its loss."""
         name_words = frozenset(words(function.name.value))
         trains_once = bool(name_words & _TRAINS and name_words & _PASSES)
         if trains_once:
             name_words = frozenset({"step"})
         if name_words & _ONCE or self._draws_batches(function):
             return False
-        if name_words & _LOSSES:
+        if name_words & _LOSSES or self.frequencies.step_functions.losses(function):
             return True
         if name_words & _UPDATES:
             steps = any(map(self.loops.is_step, self.functions.own(function.body, cst.Call)))

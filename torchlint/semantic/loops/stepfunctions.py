@@ -13,6 +13,7 @@ from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.values.kind import Kind
 
 _ONCE: Final = frozenset(
     "test tests demo check example main setup init initialize profile benchmark bench warmup "
@@ -51,6 +52,13 @@ class StepFunctions(LoopAnalysis):
             and not any(method_of(call) == "step" and self._is_of(call, function) for call in acts)
             and not self._repeats(function)
         )
+
+    def losses(self, function: cst.FunctionDef) -> list[cst.BaseExpression]:
+        """Return the losses that a function hands back, for whatever goes backward."""
+        found = self.functions.returns(function)
+        tuples = [each for each in found if isinstance(each, cst.Tuple)]
+        parts = [part.value for each in tuples for part in each.elements]
+        return [each for each in (*found, *parts) if self.kinds.kind(each) is Kind.LOSS]
 
     def _is_called(self, function: cst.FunctionDef) -> bool:
         """Return whether a call in view surely runs a function, not only an override of it."""

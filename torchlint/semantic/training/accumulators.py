@@ -239,6 +239,8 @@ class Accumulators(LoopAnalysis):
 
     def _only_counted(self, place: cst.BaseExpression) -> bool:
         """Return whether a read only takes the number of collected values, or their keys."""
+        if self.additions.holds_entry(place):
+            return True
         holder = self.tree.parent(place)
         if isinstance(holder, cst.For):
             return holder.iter is place and self.kinds.kind(place) is Kind.MAPPING
@@ -318,7 +320,7 @@ class Accumulators(LoopAnalysis):
         scope = self.scopes.scope(target)
         if scope.is_class or target.value not in scope.bindings:
             return None
-        if self._shared(target.value, scope):
+        if self.is_shared(target.value, scope):
             return None
         for loop in reversed(self._loops_without_start(accumulation, scope)):
             found = self._accumulator_of(accumulation, scope, loop, frozenset(map(id, rare)))
@@ -359,7 +361,7 @@ class Accumulators(LoopAnalysis):
         ]
 
     @cached_method
-    def _shared(self, name: str, scope: Scope) -> bool:
+    def is_shared(self, name: str, scope: Scope) -> bool:
         """Return whether nested functions, `global` or `nonlocal` let other code use a name."""
         if name in scope.outward:
             return True
@@ -393,10 +395,7 @@ class Accumulators(LoopAnalysis):
     @cached_method
     def _other_bindings(self, name: str, scope: Scope) -> list[Binding]:
         """Return the bindings of a name that do not add to it."""
-        return [b for b in scope.bindings[name] if not self._adds(b.node)]
-
-    def _adds(self, node: cst.CSTNode) -> bool:
-        return node in self._nodes
+        return [b for b in scope.bindings[name] if b.node not in self._nodes]
 
     def _resets(self, binding: Binding) -> bool:
         """Return whether a binding only occasionally resets a sum."""
@@ -413,7 +412,7 @@ class Accumulators(LoopAnalysis):
         reaching = [
             binding
             for binding in self.scopes.reaching(accumulation.target)
-            if not (self._adds(binding.node) and self.tree.inside(binding.node, loop))
+            if not (binding.node in self._nodes and self.tree.inside(binding.node, loop))
         ]
         if not any(self._always_before(binding, loop) for binding in reaching):
             return None
@@ -481,7 +480,8 @@ class Accumulators(LoopAnalysis):
                 self.frequencies.frequency(use) is Frequency.RARE or not rare.isdisjoint(outer)
             )
             after = loop.orelse is not None and self.tree.inside(use, loop.orelse)
-            if lists or binding is not None or not (seldom or after) or self._deleted(use):
+            moved = isinstance(self.tree.parent(use), (cst.Del, cst.NamedExpr))
+            if lists or binding is not None or not (seldom or after) or moved:
                 return None
             found.append(use)
         return tuple(found)
@@ -497,9 +497,6 @@ class Accumulators(LoopAnalysis):
         """Return whether a place gives a name another value, whatever it was."""
         binding = self.scopes.stored(use)
         return binding is not None and binding.how is How.ASSIGN
-
-    def _deleted(self, use: cst.Name) -> bool:
-        return isinstance(self.tree.parent(use), (cst.Del, cst.NamedExpr))
 
     def _read_after_error(self, name: str, scope: Scope, loop: LoopNode) -> bool:
         """Return whether an exception can lead from the loop to a later use of a name."""

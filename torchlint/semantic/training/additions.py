@@ -37,7 +37,8 @@ class Addition(NamedTuple):
 
 _METRICS: Final = "torchmetrics"
 _LIST_METHODS: Final = ("append", "extend")
-_METER_METHODS: Final = frozenset("update add push record accumulate".split())
+_METER_METHODS: Final = frozenset("update add add_batch push record accumulate".split())
+_BEST: Final = ("builtins.max", "builtins.min")
 _JOINS: Final = frozenset("append concatenate hstack vstack cat concat".split())
 _NOT_METERS: Final = (Kind.MAPPING, Kind.OPTIMIZER, Kind.SCALER, Kind.TENSOR, Kind.LOSS)
 ADDING_METHODS: Final = (*_LIST_METHODS, *_METER_METHODS)
@@ -126,12 +127,13 @@ class Additions(ValueAnalysis):
             if len(value.elements) != 1:
                 return None
             return Addition(Adding.APPEND, target, (value.elements[0].value,))
-        if isinstance(target, cst.Name) and self._is_list(target):
+        known = self.scopes.reaching(target) if isinstance(target, cst.Name) else ()
+        if any(isinstance(each.value, cst.List) for each in known):
             return Addition(Adding.EXTEND, target, (value,))
         return Addition(Adding.SUM, target, (value,))
 
     def mixed(self, node: cst.Assign) -> Addition | None:
-        """Split `mean = 0.9 * mean + value`, `a = np.append(a, value)` or `a[i] = value`.
+        """Split `m = 0.9 * m + v`, `a = np.append(a, v)`, `best = max(best, v)` or `a[i] = v`.
 
         A sum that starts with its first value is one, too: `v if a is None else a + v`.
         """
@@ -191,11 +193,13 @@ class Additions(ValueAnalysis):
             return False
         return f"{self.tree.code(node.func.value)}[{self.tree.code(node.args[0].value)}]" == entry
 
-    def holds_entry(self, node: cst.Attribute) -> bool:
+    def holds_entry(self, node: cst.BaseExpression) -> bool:
         """Return whether a use of a container sets an entry, or asks if there is one."""
         holder = self.tree.parent(node)
         if isinstance(holder, cst.Subscript):
-            return isinstance(self.tree.parent(holder), (cst.AssignTarget, cst.AugAssign))
+            line = self.tree.parent(holder)
+            adds = isinstance(line, cst.AugAssign) and line.target is holder
+            return adds or isinstance(line, cst.AssignTarget)
         if isinstance(holder, cst.Attribute) and holder.attr.value == "get":
             line = self.tree.parent(self.tree.parent(holder))
             filled = container(line.targets[0].target) if isinstance(line, cst.Assign) else None
@@ -203,9 +207,6 @@ class Additions(ValueAnalysis):
         return isinstance(holder, cst.ComparisonTarget) and isinstance(
             holder.operator, (cst.In, cst.NotIn)
         )
-
-    def _is_list(self, target: cst.Name) -> bool:
-        return any(isinstance(b.value, cst.List) for b in self.scopes.reaching(target))
 
 
 def container(target: cst.BaseExpression) -> cst.BaseExpression:
@@ -238,6 +239,6 @@ def _starts_or_adds(value: cst.BaseExpression) -> bool:
 
 
 def _grows(name: str | None) -> bool:
-    """Return whether a function joins arrays into one."""
+    """Return whether a function joins arrays into one, or keeps the best of numbers."""
     module, _, last = (name or "").rpartition(".")
-    return module in ("numpy", "torch") and last in _JOINS
+    return (module in ("numpy", "torch") and last in _JOINS) or name in _BEST

@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.syntax.methods import last_word
 
 _GUARD: Final = "__name__"
 
@@ -50,3 +51,34 @@ class Conditions(Analysis):
             if isinstance(outer, cst.FunctionDef):
                 return False
         return False
+
+    def is_for_callback(self, use: cst.CSTNode, region: cst.CSTNode) -> bool:
+        """Return whether a use is behind `if f is not None:`, given to an `f` that may be left out.
+
+        Without `f` no pass needs the value, and with it the read can stand there.
+        """
+        called = {
+            call.func.value
+            for call in self.tree.ancestors(use)
+            if isinstance(call, cst.Call) and isinstance(call.func, cst.Name)
+        }
+        for child, outer in self.tree.outward(use):
+            if outer is region:
+                return False
+            if isinstance(outer, cst.If) and child is outer.body:
+                asked = _asked_for(outer.test)
+                if asked is not None and asked.value in called and self._may_be_left_out(asked):
+                    return True
+        return False
+
+    def _may_be_left_out(self, name: cst.Name) -> bool:
+        """Return whether a name is a parameter with the default None."""
+        parameters = [each.parameter for each in self.scopes.reaching(name)]
+        return all(each is not None and last_word(each.default) == "None" for each in parameters)
+
+
+def _asked_for(test: cst.BaseExpression) -> cst.Name | None:
+    """Return the name that a test asks for being set: `f is not None`, or `f`."""
+    if isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].operator, cst.IsNot):
+        test = test.left
+    return test if isinstance(test, cst.Name) else None

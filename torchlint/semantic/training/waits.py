@@ -13,10 +13,11 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import index_of, last_word, receiver_of, word_of
+from torchlint.semantic.syntax.methods import index_of, receiver_of, word_of
 from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.additions import container
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
+from torchlint.semantic.training.conditions import Conditions
 from torchlint.semantic.training.readings import Form, Reading, Readings, Region
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
@@ -57,11 +58,15 @@ class Kept(NamedTuple):
     target: cst.BaseExpression | None
 
 
+_Part = int | str
+"""A position in a tuple, a key of a dictionary as it is spelled, or -1 for the whole."""
+
+
 class _Destination(NamedTuple):
-    """Where a value goes in one region; `returned` are tuple positions, -1 for the whole."""
+    """Where a value goes in one region; `returned` are the parts of results that hold it."""
 
     ends: frozenset[End]
-    returned: frozenset[int]
+    returned: frozenset[_Part]
     target: cst.BaseExpression | None
     statements: tuple[cst.CSTNode, ...]
 
@@ -79,8 +84,10 @@ _PACKS: Final = (
     cst.Arg, cst.Element, cst.DictElement, cst.Tuple, cst.List, cst.Set, cst.Dict, cst.Index,
     cst.BinaryOperation, cst.UnaryOperation, cst.BooleanOperation, cst.Comparison,
     cst.ComparisonTarget, cst.FormattedString, cst.FormattedStringExpression,
-    cst.ConcatenatedString, cst.SimpleStatementLine, cst.StarredElement,
+    cst.ConcatenatedString, cst.SimpleStatementLine, cst.StarredElement, cst.SubscriptElement,
 )  # fmt: skip
+_CARRIERS: Final = (cst.Element, cst.Arg, cst.Dict)
+"""What a value is still a part of where it stands inside."""
 _Entry = cst.Subscript | cst.Call | None
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.LOOP)
 
@@ -103,6 +110,7 @@ class Waits(ValueAnalysis):
         self.readings = readings
         self.accumulators = accumulators
         self.computations = Computations(self.functions)
+        self.conditions = Conditions(self.functions)
 
     def of(self, loop: Loop) -> Iterator[Wait]:
         """Yield the readings in a batch loop whose host sync no pass needs."""
@@ -219,8 +227,8 @@ class Waits(ValueAnalysis):
             home = self._home(call)
             if home is None or home in path or len(path) > CALLED:
                 return None
-            for position in destination.returned:
-                outer = self._destination(call, home, position, frozenset(map(id, path)))
+            for part in destination.returned:
+                outer = self._destination(call, home, part, frozenset(map(id, path)))
                 if outer is not None and outer.returned and isinstance(home, cst.FunctionDef):
                     outer = self._handed_back(outer, (*path, home), self.functions.callers(home))
                 if outer is None or outer.returned:
@@ -231,11 +239,11 @@ class Waits(ValueAnalysis):
     # -- destinations of a value ----------------------------------------------
 
     def _destination(
-        self, node: cst.CSTNode, region: Region, position: int, trail: frozenset[int]
+        self, node: cst.CSTNode, region: Region, part: _Part, trail: frozenset[int]
     ) -> _Destination | None:
         """Return where a value goes, None if a pass needs it or nothing shows it.
 
-        `position` is its index in the tuple that the node evaluates to.
+        `part` is where it is in the tuple or dictionary that the node evaluates to.
         """
         if id(node) in trail or len(trail) > _LONG:
             return None
@@ -249,11 +257,11 @@ class Waits(ValueAnalysis):
                     return _BACK
                 merged = self._merged(outer, child)
                 if merged:
-                    return self._destination_of_names(merged, region, trail, outer)
+                    return self._destination_of_names(merged, region, trail, outer, part)
                 if not self.computations.pass_on(outer, child):
-                    return self._handed_in(outer, child, region, trail)
+                    return self._handed_in(outer, child, region, part, trail)
             elif isinstance(outer, cst.BaseSmallStatement):
-                return self._destination_in_statement(outer, child, region, position, trail)
+                return self._destination_in_statement(outer, child, region, part, trail)
             elif isinstance(outer, cst.For):
                 if child is not outer.iter:
                     return None
@@ -266,8 +274,15 @@ class Waits(ValueAnalysis):
                 if outer.attr.value not in PURE:
                     return None
             elif isinstance(outer, cst.Subscript):
+                line = self.tree.parent(outer)
                 if child is not outer.value:
-                    return None
+                    if not isinstance(line, cst.AugAssign) or line.target is not outer:
+                        return None
+                    return (
+                        self._added(line, region, trail) if self._adds(line, line.value) else None
+                    )
+                if _WHOLE != part != _taken(outer) is not None:
+                    return _NOTHING
             elif isinstance(outer, cst.IfExp):
                 if child is outer.test:
                     return None
@@ -281,23 +296,27 @@ class Waits(ValueAnalysis):
             elif not isinstance(outer, _PACKS):
                 return None
             if isinstance(outer, (cst.Tuple, cst.List)):
-                position = next(i for i, each in enumerate(outer.elements) if each is child)
-            elif not isinstance(outer, cst.Element):
-                position = _WHOLE
+                part = next(i for i, each in enumerate(outer.elements) if each is child)
+            elif isinstance(outer, cst.DictElement):
+                part = outer.key.value if isinstance(outer.key, cst.SimpleString) else _WHOLE
+            elif not isinstance(outer, _CARRIERS):
+                part = _WHOLE
             child = outer
         return None
 
     def _handed_in(
-        self, call: cst.Call, child: cst.CSTNode, region: Region, trail: frozenset[int]
+        self, call: cst.Call, child: cst.CSTNode, region: Region, part: _Part, trail: frozenset[int]
     ) -> _Destination | None:
         """Return where a value goes that a call hands to a function in view, and what it gives."""
         callee = self.functions.callee(call)
         if callee is None or not isinstance(child, cst.Arg) or not self._returns_as_written(callee):
             return None
         taken = self.functions.taken(call, callee, child.value)
+        if taken is None:
+            return None
         found = _NOTHING
-        for use in self.scopes.uses(taken, callee.body) if taken is not None else ():
-            inside = self._destination_of_use(use, callee, trail)
+        for use in self.scopes.uses(taken, callee.body):
+            inside = self._destination_of_use(use, callee, trail, part)
             if inside is None:
                 return None
             found = _joined(found, inside)
@@ -306,7 +325,7 @@ class Waits(ValueAnalysis):
             if outside is None:
                 return None
             return _joined(found._replace(returned=frozenset()), outside)
-        return found if found.ends else None
+        return found if found.ends or part != _WHOLE else None
 
     def _only_draws(self, node: cst.BaseComp, made: cst.BaseExpression) -> bool:
         """Return whether a comprehension only computes from what it draws."""
@@ -319,12 +338,12 @@ class Waits(ValueAnalysis):
         line: cst.BaseSmallStatement,
         value: cst.CSTNode,
         region: Region,
-        position: int,
+        part: _Part,
         trail: frozenset[int],
     ) -> _Destination | None:
         """Return where the value of a statement, or a part of it, goes."""
         if isinstance(line, cst.Return):
-            return _Destination(frozenset(), frozenset({position}), None, (line,))
+            return _Destination(frozenset(), frozenset({part}), None, (line,))
         if isinstance(line, cst.Expr):
             return _Destination(frozenset({End.LAST}), frozenset(), None, (line,))
         if not isinstance(line, (cst.Assign, cst.AnnAssign, cst.AugAssign)):
@@ -344,9 +363,12 @@ class Waits(ValueAnalysis):
             held = container(target)
             if isinstance(held, cst.Attribute) and self._is_never_read(held, region):
                 return _KEPT._replace(target=target, statements=(line,))
-        names = self._entry(target) or self._targets(target, position)
+        names = self._entry(target) or self._targets(target, part)
         entry = target if isinstance(target, cst.Subscript) else None
-        destination = self._destination_of_names(names, region, trail, entry)
+        if not isinstance(target, cst.Name):
+            key = _taken(target) if entry is not None else None
+            part = key if isinstance(key, str) else _WHOLE
+        destination = self._destination_of_names(names, region, trail, entry, part)
         return destination and destination._replace(statements=(line, *destination.statements))
 
     def _only_sets(self, owner: cst.BaseExpression, region: Region) -> bool:
@@ -359,13 +381,15 @@ class Waits(ValueAnalysis):
             for use in self.tree.among(self.tree.spelled(owner.value), region.body)
         )
 
-    def _targets(self, target: cst.BaseExpression, position: int) -> list[Binding]:
+    def _targets(self, target: cst.BaseExpression, part: _Part) -> list[Binding]:
         """Return the bindings of a target; of a tuple, those of one element if known."""
         if isinstance(target, (cst.Tuple, cst.List)):
-            if position != _WHOLE and not any(
+            if isinstance(part, str):
+                return []
+            if part != _WHOLE and not any(
                 isinstance(each, cst.StarredElement) for each in target.elements
             ):
-                return self._targets(target.elements[position].value, _WHOLE)
+                return self._targets(target.elements[part].value, _WHOLE)
             found = [self._targets(each.value, _WHOLE) for each in target.elements]
             return [each for some in found for each in some] if all(found) else []
         bound = self.scopes.stored(target) if isinstance(target, cst.Name) else None
@@ -381,7 +405,12 @@ class Waits(ValueAnalysis):
         return []
 
     def _destination_of_names(
-        self, bindings: list[Binding], region: Region, trail: frozenset[int], entry: _Entry = None
+        self,
+        bindings: list[Binding],
+        region: Region,
+        trail: frozenset[int],
+        entry: _Entry = None,
+        part: _Part = _WHOLE,
     ) -> _Destination | None:
         """Return where the value of names, or an entry of one, goes that a region binds."""
         if not bindings:
@@ -408,66 +437,41 @@ class Waits(ValueAnalysis):
                 destination: _Destination | None = _KEPT._replace(target=use)
                 if id(use) not in trail:
                     # otherwise it is a running mean: `mean = mixed(mean, value)`
-                    destination = self._destination_of_use(use, region, trail)
+                    destination = self._destination_of_use(use, region, trail, part)
                 if destination is None:
                     return None
                 found = _joined(found, destination)
             if not uses:
                 found = _joined(found, _LAST)
-        return found
+        return found if found.ends or found.returned else _LAST
 
     def _is_own(self, binding: Binding) -> bool:
-        """Return whether a binding makes a dictionary of a function's own."""
+        """Return whether a binding makes a dictionary that no other function uses."""
         scope = self.scopes.scope(binding.node)
-        return scope.is_function and isinstance(binding.value, (cst.Dict, cst.Call))
+        is_made = isinstance(binding.value, (cst.Dict, cst.Call))
+        return is_made and not self.accumulators.is_shared(binding.name, scope)
 
     def _fills(self, use: cst.Name) -> bool:
-        """Return whether a use of a name only adds something to its container."""
+        """Return whether a use of a name only adds to its container, or asks for a key."""
         holder = self.tree.parent(use)
-        outer = self.tree.parent(holder)
-        if isinstance(holder, cst.Subscript):
-            return isinstance(outer, cst.AssignTarget)
-        if not isinstance(holder, cst.Attribute) or holder.attr.value not in FILLS:
-            return False
-        return isinstance(outer, cst.Call) and isinstance(self.tree.parent(outer), cst.Expr)
+        line = self.tree.parent(self.tree.parent(holder))
+        fills = isinstance(holder, cst.Attribute) and holder.attr.value in FILLS
+        return (fills and isinstance(line, cst.Expr)) or self.accumulators.additions.holds_entry(
+            use
+        )
 
     def _asks_for_presence(self, use: cst.Name) -> bool:
         """Return whether a use only asks if a dictionary has entries."""
         holder = self.tree.parent(use)
-        tested = isinstance(holder, cst.If) and holder.test is use
-        return tested and self.kinds.kind(use) is Kind.MAPPING
+        return isinstance(holder, cst.If) and self.kinds.kind(use) is Kind.MAPPING
 
     def _destination_of_use(
-        self, use: cst.CSTNode, region: Region, trail: frozenset[int]
+        self, use: cst.CSTNode, region: Region, trail: frozenset[int], part: _Part = _WHOLE
     ) -> _Destination | None:
         if self.frequencies.of_one_process(use, region):
             return None
-        rare = self._is_rare_use(use, region) or self._is_for_callback(use, region)
-        return _RARE if rare else self._destination(use, region, _WHOLE, trail)
-
-    def _is_for_callback(self, use: cst.CSTNode, region: Region) -> bool:
-        """Return whether a use is behind `if f is not None:`, given to an `f` that may be left out.
-
-        Without `f` no pass needs the value, and with it the read can stand there.
-        """
-        called = {
-            call.func.value
-            for call in self.tree.ancestors(use)
-            if isinstance(call, cst.Call) and isinstance(call.func, cst.Name)
-        }
-        for child, outer in self.tree.outward(use):
-            if outer is region:
-                return False
-            if isinstance(outer, cst.If) and child is outer.body:
-                asked = _asked_for(outer.test)
-                if asked is not None and asked.value in called and self._may_be_left_out(asked):
-                    return True
-        return False
-
-    def _may_be_left_out(self, name: cst.Name) -> bool:
-        """Return whether a name is a parameter with the default None."""
-        parameters = [each.parameter for each in self.scopes.reaching(name)]
-        return all(each is not None and last_word(each.default) == "None" for each in parameters)
+        rare = self._is_rare_use(use, region) or self.conditions.is_for_callback(use, region)
+        return _RARE if rare else self._destination(use, region, part, trail)
 
     def _is_rare_use(self, use: cst.CSTNode, region: Region) -> bool:
         if isinstance(region, cst.FunctionDef):
@@ -510,17 +514,18 @@ class Waits(ValueAnalysis):
         kept = _KEPT._replace(target=parts.target, statements=(node,))
         if not isinstance(region, cst.FunctionDef):
             known = self.accumulators.at(node)
-            if known is None:
-                return None
-            return None if self.accumulators.used_each_pass(known) else kept
+            if known is None or not self.accumulators.used_each_pass(known):
+                return None if known is None else kept
         target = container(parts.target)
         if not isinstance(target, cst.Name):
-            return kept if self._is_never_read(target, region) else None
+            unread = isinstance(region, cst.FunctionDef) and self._is_never_read(target, region)
+            return kept if unread else None
         bindings = list(self.scopes.reaching(target))
         if not all(
-            each.how in _BOUND and self.tree.inside(each.node, region.body) for each in bindings
+            each.how in (*_BOUND, How.AUGMENTED) and self.tree.inside(each.node, region.body)
+            for each in bindings
         ):
-            return kept
+            return kept if isinstance(region, cst.FunctionDef) else None
         found = kept._replace(ends=frozenset())
         for use in self._reads(target, region):
             destination = self._destination_of_use(use, region, trail)
@@ -529,8 +534,8 @@ class Waits(ValueAnalysis):
             found = _joined(found, destination)
         return found
 
-    def _reads(self, target: cst.Name, region: cst.FunctionDef) -> Iterator[cst.Name]:
-        """Yield where a function reads a name, except additions to it."""
+    def _reads(self, target: cst.Name, region: Region) -> Iterator[cst.Name]:
+        """Yield where a function, or a pass of a loop, reads a name, except additions to it."""
         for name in self.tree.within(region.body, cst.Name):
             if name.value != target.value or not self.scopes.reads(name) or self._fills(name):
                 continue
@@ -554,25 +559,24 @@ class Waits(ValueAnalysis):
         )
 
 
-def _asked_for(test: cst.BaseExpression) -> cst.Name | None:
-    """Return the name that a test asks for being set: `f is not None`, or `f`."""
-    if isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].operator, cst.IsNot):
-        test = test.left
-    return test if isinstance(test, cst.Name) else None
-
-
 def _has_fixed_keys(entry: cst.Subscript | cst.Call) -> bool:
     """Return whether an entry, or those that `update` sets, are the same in every pass."""
-    if isinstance(entry, cst.Call):
-        made = [each.value for each in entry.args if each.keyword is None]
-        return all(
-            isinstance(each, cst.Dict) and all(map(_has_fixed_key, each.elements)) for each in made
-        )
-    return isinstance(index_of(entry), cst.SimpleString)
+    if isinstance(entry, cst.Subscript):
+        return isinstance(_taken(entry), str)
+    made = [each.value for each in entry.args if each.keyword is None]
+    return all(
+        isinstance(each, cst.Dict)
+        and all(isinstance(getattr(one, "key", None), cst.SimpleString) for one in each.elements)
+        for each in made
+    )
 
 
-def _has_fixed_key(element: cst.BaseDictElement) -> bool:
-    return isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString)
+def _taken(item: cst.BaseExpression) -> _Part | None:
+    """Return the part that a subscript takes, None if that depends on values."""
+    key = index_of(item)
+    if isinstance(key, cst.Integer):
+        return int(key.value, 0)
+    return key.value if isinstance(key, cst.SimpleString) else None
 
 
 def _drawn(loop: cst.For) -> cst.BaseAssignTargetExpression:

@@ -158,7 +158,7 @@ _TENSOR_TO_OTHER: Final = {
     "unbind": Kind.SEQUENCE,
     "topk": Kind.SEQUENCE,
     "sort": Kind.SEQUENCE,
-    "is_contiguous": Kind.UNKNOWN,
+    **dict.fromkeys("is_contiguous is_floating_point is_complex".split(), Kind.UNKNOWN),
     "data_ptr": Kind.NUMBER,
     "equal": Kind.UNKNOWN,
     "storage": Kind.UNKNOWN,
