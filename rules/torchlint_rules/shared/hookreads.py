@@ -37,7 +37,6 @@ _GRADIENT_NORMS: Final = tuple(
 _PRINT: Final = "builtins.print"
 _TENSORS: Final = (Kind.TENSOR, Kind.UNKNOWN)
 """Unknown is what a detached value is, where nothing shows what computed it."""
-_TENSOR: Final = "torch.tensor"
 _HOLDERS: Final = (cst.DictElement, cst.Dict, cst.Element, cst.Tuple, cst.List, cst.Arg)
 _SHARES: Final = "read as well: keep this on the device, too"
 

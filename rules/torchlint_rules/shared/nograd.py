@@ -84,15 +84,13 @@ def _only_evaluates(script: Script, evaluation: Evaluation, function: cst.Functi
         return False
     if any(script.name(each.decorator) not in _BELOW for each in function.decorators):
         return False
-    if not evaluation.by_function and not _switches_to_eval(script, function):
+    if not evaluation.by_function and not any(
+        each.mode is Mode.EVAL for each in script.modules.modes.switches(function)
+    ):
         return False
     return script.evaluations.only_measures(
         function.body
     ) and not script.evaluations.needs_gradients(function.body)
-
-
-def _switches_to_eval(script: Script, function: cst.FunctionDef) -> bool:
-    return any(each.mode is Mode.EVAL for each in script.modules.modes.switches(function))
 
 
 def _context(script: Script, at: cst.CSTNode) -> tuple[str, Edits] | None:

@@ -232,7 +232,7 @@ def _held_by(
 ) -> Held:
     """Return the value from which a collate function fills a part."""
     if not script.functions.run_by(collate) and not _is_torchs(script, collate):
-        if _is_own_class(script, collate):
+        if isinstance(script.functions.definition(collate), cst.ClassDef):
             return Held.OTHER
         return _held_unseen(script, part, moved)
     return _tensor_from(script, collate, part)
@@ -246,10 +246,6 @@ def _held_unseen(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
         part.place, moved.value
     )
     return Held.TENSOR if shown else Held.UNSHOWN
-
-
-def _is_own_class(script: Script, collate: cst.BaseExpression) -> bool:
-    return isinstance(script.functions.definition(collate), cst.ClassDef)
 
 
 def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> Held:

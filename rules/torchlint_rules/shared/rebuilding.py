@@ -113,18 +113,13 @@ def _is_another_run(script: Script, loop: Loop) -> bool:
     )
     if _OTHER_RUNS.intersection(script.names.words(head)) and not loop.is_batch:
         return True
-    if (
-        isinstance(node, cst.For)
-        and isinstance(node.target, cst.Name)
-        and not _counts(script, node)
-    ):
-        if any(_sets_up(script, loader, node, node.target) for loader in script.loaders):
+    if isinstance(node, cst.For) and isinstance(node.target, cst.Name):
+        counts = isinstance(node.iter, cst.Call) and script.name(node.iter.func) == "builtins.range"
+        if not counts and any(
+            _sets_up(script, loader, node, node.target) for loader in script.loaders
+        ):
             return True
     return any(word_of(call) in _AFRESH for call in script.tree.within(node.body, cst.Call))
-
-
-def _counts(script: Script, node: cst.For) -> bool:
-    return isinstance(node.iter, cst.Call) and script.name(node.iter.func) == "builtins.range"
 
 
 def _sets_up(script: Script, loader: Loader, node: cst.For, target: cst.Name) -> bool:

@@ -56,7 +56,8 @@ def step_guards(script: Script) -> Iterator[StepGuard]:
             if not skips:
                 continue
         if any(
-            True for each in script.tree.within(holder.test, cst.BinaryOperation) if _counts(each)
+            isinstance(each.operator, cst.Modulo)
+            for each in script.tree.within(holder.test, cst.BinaryOperation)
         ):
             continue
         if loop is None or not _is_scaled(script, loop, skips):
@@ -80,10 +81,6 @@ def _is_in_step(script: Script, node: cst.CSTNode, depth: int) -> bool:
         if _is_in_step(script, call, depth - 1) if loop is None else _trains(script, loop):
             return True
     return not calls and script.loops.each_step(node)
-
-
-def _counts(node: cst.BinaryOperation) -> bool:
-    return isinstance(node.operator, cst.Modulo)
 
 
 def _asked(script: Script, test: cst.BaseExpression) -> tuple[cst.Call, cst.BaseExpression] | None:

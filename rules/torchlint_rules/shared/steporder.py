@@ -173,7 +173,10 @@ def put_behind(
     statement = whole(script, step.call, block)
     if statement is None or _skips(script, statement, block):
         return None
-    last = max(_index(script, each.at, block) for each in found.updates)
+    last = max(
+        next(at for at, line in enumerate(block.body) if script.tree.inside(each.at, line))
+        for each in found.updates
+    )
     rest = block.body[last + 1 :]
     if rest and _updates_scaler(script, rest[0]):
         last, rest = last + 1, rest[1:]
@@ -198,10 +201,6 @@ def whole(
     if isinstance(outer, cst.If) and outer.orelse is None and alone:
         return outer if script.tree.parent(outer) is block else None
     return None
-
-
-def _index(script: Script, node: cst.CSTNode, block: cst.IndentedBlock) -> int:
-    return next(at for at, line in enumerate(block.body) if script.tree.inside(node, line))
 
 
 def _skips(script: Script, statement: cst.CSTNode, block: cst.IndentedBlock) -> bool:

@@ -59,7 +59,7 @@ class BlockingTransfer(Rule):
                 sure = moved is not move.moved or Held.UNSHOWN not in holds
                 doubt = script.loaders.provenance.called_elsewhere(moved)
                 if not doubt and not pinned:
-                    doubt = _doubt(script, parts)
+                    doubt = next(filter(None, (unseen(script, part.loader) for part in parts)), "")
                 waits.append(_Wait(move, value, pinned, sure, doubt))
         for together in _batches(script, waits):
             yield self._finding(script, together)
@@ -114,11 +114,6 @@ def _lines(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
     for wait in waits:
         lines.setdefault(id(script.tree.smallest_statement(wait.move.call)), []).append(wait)
     return list(lines.values())
-
-
-def _doubt(script: Script, parts: Sequence[Part]) -> str:
-    """Return why a loader may be unable to pin its batches, empty if it certainly can."""
-    return next(filter(None, (unseen(script, part.loader) for part in parts)), "")
 
 
 def _is_decided(script: Script, call: cst.Call) -> bool:

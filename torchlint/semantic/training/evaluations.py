@@ -96,7 +96,7 @@ class Evaluations(LoopAnalysis):
     @cached_property
     def all(self) -> tuple[Evaluation, ...]:
         """Every evaluation, in source order; none is inside another."""
-        if self._is_test_file():
+        if any(name.partition(".")[0] in _TESTS for name in self.functions.imported):
             return ()
         loops = [each for loop in self.loops.all() if (each := self._of_loop(loop)) is not None]
         inner = list(self._outermost(loops))
@@ -120,9 +120,6 @@ class Evaluations(LoopAnalysis):
             if self.tree.order(each.node) >= end:
                 end = self.tree.end(each.node)
                 yield each
-
-    def _is_test_file(self) -> bool:
-        return any(name.partition(".")[0] in _TESTS for name in self.functions.imported)
 
     # -- loops --------------------------------------------------------------------
 

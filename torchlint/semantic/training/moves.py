@@ -216,15 +216,11 @@ class Moves(ValueAnalysis):
                     return False
                 if not self._is_of(value.args[0].value, allowed, depth - 1):
                     return False
-            elif not ("cuda" in allowed and self._is_number(value)):
+            elif not ("cuda" in allowed and self.kinds.kind(value) in (Kind.NUMBER, Kind.NOTHING)):
                 words = self._word(value, 0)
                 if not words or not words <= allowed:
                     return False
         return bool(values)
-
-    def _is_number(self, value: cst.BaseExpression) -> bool:
-        """Return whether a device is given as a GPU index, or left out."""
-        return self.kinds.kind(value) in (Kind.NUMBER, Kind.NOTHING)
 
     def has_type(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is known to be a device object with `type`, not a string."""

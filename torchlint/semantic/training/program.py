@@ -49,14 +49,11 @@ class Program(LoopAnalysis):
             return None
         line = [node, *self.tree.ancestors(node)]
         guard = line[-2]
-        if isinstance(guard, cst.If) and self._is_guard(guard):
+        if isinstance(guard, cst.If) and "__name__" in self.tree.code(guard.test):
             if guard.body not in line:
                 return None
             return Start(guard.body, line[line.index(guard.body) - 1])
         return Start(self.tree.module_of(node), guard)
-
-    def _is_guard(self, line: cst.If) -> bool:
-        return any(name.value == "__name__" for name in self.tree.within(line.test, cst.Name))
 
     # -- loops and loaders ----------------------------------------------------
 

@@ -235,13 +235,11 @@ class Readings(ValueAnalysis):
         if node.func.attr.value == "to":
             if len(node.args) != 1 or not self.values.placement.on_host(node):
                 return nothing
-        elif node.args and not (form is Form.ARRAY and self._is_forced(node)):
+        elif node.args and not (
+            form is Form.ARRAY and self.values.argument(node, "force", 0).equals(True)
+        ):
             return nothing
         return form, "", node.func.value
-
-    def _is_forced(self, call: cst.Call) -> bool:
-        """Return whether a call of `numpy` copies to the host: `t.numpy(force=True)`."""
-        return self.values.argument(call, "force", 0).equals(True)
 
     def _copying_lambda(self, call: cst.Call) -> Form | None:
         """Return the form of what a call of `lambda x: x.detach().cpu().numpy()` copies."""
@@ -522,13 +520,9 @@ class Readings(ValueAnalysis):
             return all(self.is_arithmetic(arg.value) for arg in call.args)
         if name or not isinstance(call.func, cst.Attribute):
             return False
-        return call.func.attr.value in _REDUCTIONS and (
-            call.func.attr.value == "size" or self._on_host(call.func.value)
-        )
-
-    def _on_host(self, node: cst.BaseExpression) -> bool:
-        """Return whether an expression is arithmetic on values that were read."""
-        return self.is_arithmetic(node) and any(True for _ in self.within(node))
+        owner, method = call.func.value, call.func.attr.value
+        is_read = self.is_arithmetic(owner) and any(True for _ in self.within(owner))
+        return method in _REDUCTIONS and (method == "size" or is_read)
 
     def hot_uses(
         self, target: cst.Name, loop: Region, besides: list[cst.CSTNode]
