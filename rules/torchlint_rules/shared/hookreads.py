@@ -203,7 +203,7 @@ def _is_output(script: Script, read: Reading, kept: Kept | None) -> bool:
         return False
     output = script.tree.parent(read.node)
     while isinstance(output, _HOLDERS) or (
-        isinstance(output, cst.Call) and script.name(output.func) == _TENSOR
+        isinstance(output, cst.Call) and script.name(output.func) == "torch.tensor"
     ):
         output = script.tree.parent(output)
     return isinstance(output, cst.Return) and all(
