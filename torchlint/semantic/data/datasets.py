@@ -56,6 +56,7 @@ Traits = Mapping[Trait, str]
 _Reader = Callable[[cst.BaseExpression], Traits]
 
 _ARRAYS: Final = (Kind.TENSOR, Kind.NDARRAY)
+_GRAPHS: Final = "torch_geometric.data.InMemoryDataset"
 _EVERY: Final = (Trait.IN_MEMORY, Trait.FEW)
 """Traits that several datasets have together only if each has them."""
 _FEW: Final = 256
@@ -238,6 +239,8 @@ class Datasets(ValueAnalysis):
             return self._of_torchvision(name, call)
         if name.startswith("torchtext.datasets."):
             return _stream(name)
+        if name.startswith("torch_geometric.datasets."):
+            return _of_graphs(name, call)
         if name in ("builtins.zip", "builtins.range") or self._in_memory_value(call):
             return {Trait.IN_MEMORY: name or self.tree.code(call.func), **self._device_of(call)}
         word = self.tree.code(call.func)
@@ -309,6 +312,8 @@ class Datasets(ValueAnalysis):
         inherits = read is None and stream is None
         if vision and (inherits or self._calls_super(read)):
             found += self._of_transforms(call)
+        elif inherits and _GRAPHS in foreign:
+            found.append(_of_graphs(_GRAPHS, call))
         elif inherits or (foreign and not vision and self._calls_super(read)):
             found.append({Trait.UNSEEN: foreign[0] if foreign else owner.name.value})
         bodies = [
@@ -512,6 +517,12 @@ class Datasets(ValueAnalysis):
         """Return the code that put one of some values on an accelerator, if any did."""
         call = next(filter(None, map(self.work.mover, nodes)), None)
         return {} if call is None else {Trait.ON_DEVICE: self.tree.code(call.func)}
+
+
+def _of_graphs(word: str, call: cst.Call) -> Traits:
+    """Return that graphs are kept in memory, unless something transforms each of them."""
+    transforms = any(arg.keyword and arg.keyword.value == "transform" for arg in call.args)
+    return {Trait.UNSEEN if transforms else Trait.IN_MEMORY: word}
 
 
 def _stream(word: str) -> Traits:

@@ -30,6 +30,8 @@ from torchlint.semantic.values.values import State, Value
 _LOADER: Final = "torch.utils.data.DataLoader"
 _PINNING: Final = ("ignite.distributed.auto_dataloader", "ignite.distributed.auto.auto_dataloader")
 """Functions that hand their arguments to DataLoader, and pin memory unless told otherwise."""
+_OF_GRAPHS: Final = ("torch_geometric.loader.DataLoader", "torch_geometric.data.DataLoader")
+"""Classes derived from DataLoader whose arguments behind `shuffle` are their own."""
 _KNOWN: Final = ("builtins.", "tqdm.", "torch.", "itertools.", "copy.", "logging.", "rich.")
 _KEEPING: Final = frozenset(
     (*PREPARING, *"append insert update setdefault info debug print".split())
@@ -53,7 +55,9 @@ class Loader(CallSite):
         return label(self._loaders.tree, self._loaders.scopes, self.node, "loader")
 
     def _place(self, name: str, position: int | None) -> int | None:
-        return place(_LOADER, "", name) if position is None else position
+        if position is not None:
+            return position
+        return place(_OF_GRAPHS[0] if self.name in _OF_GRAPHS else _LOADER, "", name)
 
     # -- arguments ----------------------------------------------------
 
@@ -281,7 +285,7 @@ class Loaders(LoopAnalysis):
         return {
             id(call): Loader(self, call)
             for call in self.tree.all(cst.Call)
-            if self.names.name(call.func) in (_LOADER, *_PINNING)
+            if self.names.name(call.func) in (_LOADER, *_PINNING, *_OF_GRAPHS)
             or self._is_of_subclass(call)
             or self.functions.partial(call) == _LOADER
         }

@@ -94,6 +94,7 @@ _FUNCTIONS: Final = {
         "drop_last timeout worker_init_fn multiprocessing_context generator"
     ),
     "torch.utils.data.DistributedSampler": "dataset num_replicas rank shuffle seed drop_last",
+    "torch_geometric.loader.DataLoader": "dataset batch_size shuffle follow_batch exclude_keys",
     **dict.fromkeys(
         (
             f"transformers.{module}get_{name}_schedule_with_warmup"
