@@ -87,7 +87,8 @@ class Notebook(Source):
     def from_bytes(cls, data: bytes, path: str) -> Notebook:
         """Read a notebook; raise `SourceError` if the bytes are not one."""
         bom = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
-        document = scan(_decoded(data[len(bom) :]))
+        text = _decoded(data[len(bom) :])
+        document = scan(text) if text.strip() else Document(text)
         cells = tuple(Cell.of(cell.number, cell.text) for cell in document.cells)
         return cls(path, _joined(cells), "utf-8", bom, cells, document)
 
@@ -228,8 +229,6 @@ def _decoded(body: bytes) -> str:
     if b"\0" in body:
         row = body[: body.index(b"\0")].count(b"\n") + 1
         raise SourceError("the file holds a NUL byte", Position(row, 1))
-    if not body.strip():
-        return written(())
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
