@@ -28,7 +28,9 @@ class TensorDatasetByItem(Rule):
             tensors = script.loaders.batching.tensors(dataset) if dataset is not None else None
             if dataset is None or tensors is None or not _makes_batches(loader):
                 continue
-            if loader.takes_one_batch or _is_asked(script, loader) or _samples_itself(loader):
+            if loader.takes_one_batch or loader.joins_graphs:
+                continue
+            if _is_asked(script, loader) or _samples_itself(loader):
                 continue
             message = (
                 f"{loader.label} collates every batch item by item, but "

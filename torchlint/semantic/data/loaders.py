@@ -57,7 +57,7 @@ class Loader(CallSite):
     def _place(self, name: str, position: int | None) -> int | None:
         if position is not None:
             return position
-        return place(_OF_GRAPHS[0] if self.name in _OF_GRAPHS else _LOADER, "", name)
+        return place(_OF_GRAPHS[0] if self.joins_graphs else _LOADER, "", name)
 
     # -- arguments ----------------------------------------------------
 
@@ -122,6 +122,11 @@ class Loader(CallSite):
     def pins_by_default(self) -> bool:
         """Whether the loader pins memory unless told otherwise."""
         return self.name in _PINNING
+
+    @property
+    def joins_graphs(self) -> bool:
+        """Whether the loader joins graphs to one, in a way of its own."""
+        return self.name in _OF_GRAPHS
 
     @property
     def may_pin(self) -> bool:
