@@ -89,7 +89,7 @@ def _restarts(arguments: TrainerArguments) -> str:
         rare = type(steps.value) is int and steps.value >= _RARE
         return "" if rare else "for every evaluation"
     epochs, limit = arguments.setting("num_train_epochs"), arguments.setting("max_steps")
-    if epochs is None:  # whoever evaluates after each epoch has several
+    if epochs is None:  # a trainer that evaluates after each epoch runs several
         several = strategy is not None and strategy.value == "epoch"
     else:
         several = type(epochs.value) in (int, float) and epochs.value > 1
