@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from torchlint.caching import cached_method
 from torchlint.cli.options import overrides
 from torchlint.cli.recording import Recording, inputs_of
 from torchlint.cli.replay import CACHE, Command, Output
@@ -333,18 +334,12 @@ class Run:
         except OSError as error:
             self.report_errors([f"{near(file)}: cannot be written: {error.strerror}"])
 
+    @cached_method
     def _card(self, code: str) -> Card:
-        if code not in self._cards:
-            from torchlint.report.card import brief_card, card_of
+        from torchlint.report.card import brief_card, card_of
 
-            with refused():
-                head = self.registry.find(code)
-                if self.settings.output_format in BRIEF:
-                    self._cards[code] = brief_card(head, self.settings.target_device)
-                else:
-                    self._cards[code] = card_of(head.load())
-        return self._cards[code]
-
-    @cached_property
-    def _cards(self) -> dict[str, Card]:
-        return {}
+        with refused():
+            head = self.registry.find(code)
+            if self.settings.output_format in BRIEF:
+                return brief_card(head, self.settings.target_device)
+            return card_of(head.load())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from torchlint.caching import cached_method
 from torchlint.cli.options import flag
 from torchlint.report.summary import plural
 
@@ -60,7 +61,6 @@ class ChangedLines:
         self.ref = ref
         self._root = git(_OPTION, "rev-parse", "--show-toplevel").rstrip("\n")
         self._base = _merge_base(ref)
-        self._notebooks: dict[str, frozenset[str] | None] = {}
         self.left_out = 0
         """How many findings are on lines that did not change."""
 
@@ -103,11 +103,10 @@ class ChangedLines:
 
     def _is_new_cell(self, path: str, entry: Entry, span: Span) -> bool:
         """Return whether the cell of a span is not in the notebook of the base."""
-        if path not in self._notebooks:
-            self._notebooks[path] = self._cells_before(path)
-        before = self._notebooks[path]
+        before = self._cells_before(path)
         return before is None or entry.source.part(span).source.text.rstrip() not in before
 
+    @cached_method
     def _cells_before(self, path: str) -> frozenset[str] | None:
         """Return the texts of the cells of a notebook in the base, None if it has none there."""
         name = os.path.relpath(path, self._root).replace(os.sep, "/")

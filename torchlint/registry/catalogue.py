@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from torchlint.config import ConfigError, Settings, nearest, place
 from torchlint.page.files import page_beside
@@ -17,6 +17,8 @@ from torchlint.registry.selection import ALL, Groups, Selection, covers, values,
 
 if TYPE_CHECKING:
     from torchlint.rule import Rule
+
+T = TypeVar("T")
 
 _ALWAYS: Final = ("TL001",)
 """Always on unless ignored, because a file that cannot be checked is not clean."""
@@ -58,7 +60,7 @@ class Registry:
 
         A broken pack does not affect the others.
         """
-        outcomes = [_loaded(head) for head in self.rules]
+        outcomes = [_outcome(head.load) for head in self.rules]
         failures = [str(each) for each in outcomes if isinstance(each, RegistryError)]
         usable = [each for each in outcomes if not isinstance(each, RegistryError)]
         return usable, [*self.errors, *failures]
@@ -211,26 +213,18 @@ def deprecation(pack: str, heads: Iterable[RuleHead]) -> list[str]:
 def _usable(heads: Iterable[RuleHead], errors: list[str]) -> Iterator[RuleHead]:
     """Yield the heads that can be read; add an error line for each of the others."""
     for head in heads:
-        failure = _failure(head)
-        if failure is None:
-            yield head
+        outcome = _outcome(head.read)
+        if isinstance(outcome, RegistryError):
+            errors.append(str(outcome))
         else:
-            errors.append(failure)
+            yield head
 
 
-def _loaded(head: RuleHead) -> type[Rule] | RegistryError:
+def _outcome(do: Callable[[], T]) -> T | RegistryError:
     try:
-        return head.load()
+        return do()
     except RegistryError as error:
         return error
-
-
-def _failure(head: RuleHead) -> str | None:
-    try:
-        head.read()
-    except RegistryError as error:
-        return str(error)
-    return None
 
 
 def _refuse_clash(first: RuleHead | None, second: RuleHead) -> None:

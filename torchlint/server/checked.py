@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from torchlint.caching import cached_method
 from torchlint.config import ConfigError, Settings, read_values
 from torchlint.edit import Span
 from torchlint.engine import FileResult, Project, check_source, fix_source
@@ -33,7 +34,6 @@ class Checked:
     settings: Settings
     result: FileResult
     programs: Programs
-    _sound: dict[Finding, bool] = field(default_factory=dict)
 
     @property
     def source(self) -> Source:
@@ -56,12 +56,6 @@ class Checked:
             for finding in self.findings
             if finding.span.start <= span.end and span.start <= finding.span.end
         ]
-
-    def is_sound(self, finding: Finding) -> bool:
-        """Return whether a finding has a fix that is safe to apply alone."""
-        if finding not in self._sound:
-            self._sound[finding] = self._does_no_harm(finding)
-        return self._sound[finding]
 
     def has_safe_fixes(self) -> bool:
         """Return whether any fix keeps the numbers."""
@@ -102,7 +96,9 @@ class Checked:
         annotated = annotate(self.source, [finding], self.rules.known)
         return annotated.source if annotated.silenced else None
 
-    def _does_no_harm(self, finding: Finding) -> bool:
+    @cached_method
+    def is_sound(self, finding: Finding) -> bool:
+        """Return whether a finding has a fix that is safe to apply alone."""
         if finding.fix is None or not finding.fix.edits or finding.fix.safety is Safety.SHOW:
             return False
         try:
