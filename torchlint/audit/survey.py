@@ -16,7 +16,7 @@ from torchlint.semantic.script import Script
 from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.values import State, Value
+from torchlint.semantic.values.values import Value
 
 _FRAMEWORKS: Final = {
     "lightning": "Lightning",
@@ -231,21 +231,6 @@ class Survey:
         return value.is_literal and not value.literal
 
     def default(self, node: cst.BaseExpression) -> Any:
-        """Return the default of the command-line argument behind `args.name`, None for others."""
-        if not isinstance(node, cst.Attribute):
-            return None
-        for site in self.script.calls.of_methods("add_argument"):
-            if node.attr.value in self._destinations(site.node):
-                action = site.argument("action")
-                value = site.argument("default")
-                if value.state is State.ABSENT and action.equals("store_true"):
-                    return False
-                return value.literal if value.is_literal else None
-        return None
-
-    def _destinations(self, call: cst.Call) -> Iterator[str]:
-        for arg in call.args:
-            if isinstance(arg.value, cst.SimpleString) and (
-                arg.keyword is None or arg.keyword.value == "dest"
-            ):
-                yield str(arg.value.evaluated_value).lstrip("-").replace("-", "_")
+        """Return the default of the option that a value comes from, None for others."""
+        option = self.script.values.options.of(node)
+        return None if option is None else option.default
