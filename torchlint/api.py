@@ -21,7 +21,9 @@ from torchlint.semantic.scope.limits import ASSIGNED, CALLERS
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.script import Script
 from torchlint.semantic.syntax.methods import (
+    container_of,
     index_of,
+    is_none,
     last_line,
     last_word,
     lines_of,
@@ -137,7 +139,9 @@ __all__ = [
     "Value",
     "Wait",
     "Wrapped",
+    "container_of",
     "index_of",
+    "is_none",
     "last_line",
     "last_word",
     "lines_of",

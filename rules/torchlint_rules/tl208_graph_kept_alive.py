@@ -23,6 +23,7 @@ from torchlint.api import (
     Role,
     Rule,
     Script,
+    container_of,
     method_of,
     receiver_of,
 )
@@ -175,9 +176,7 @@ def _is_factor(script: Script, side: cst.BaseExpression, given: cst.Param) -> bo
 
 def _sent_with_others(script: Script, addition: Accumulation | Addition) -> bool:
     """Return whether `backward()` is called on the collected value itself."""
-    target: cst.BaseExpression = addition.target
-    while isinstance(target, cst.Subscript):
-        target = target.value
+    target = container_of(addition.target)
     if isinstance(target, cst.Attribute):
         return script.values.losses.holds(target)
     return isinstance(target, cst.Name) and script.values.losses.feeds(target)
@@ -232,9 +231,7 @@ def _is_sent(script: Script, leaf: cst.BaseExpression) -> bool:
 
 def _is_handed_on(script: Script, addition: Accumulation) -> bool:
     """Return whether other code may get what a loop collects, and train on it."""
-    target: cst.BaseExpression = addition.target
-    while isinstance(target, cst.Subscript):
-        target = target.value
+    target = container_of(addition.target)
     return not isinstance(target, cst.Name) or any(
         isinstance(call := script.tree.parent(arg), cst.Call)
         and not (script.name(call.func) or "").startswith(_REPORTING)

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Loader, Loop, Role, Rule, Script, State
+from torchlint.api import Edits, Finding, Fix, Loader, Loop, Role, Rule, Script, State, is_none
 
 _SAMPLER: Final = "torch.utils.data.DistributedSampler"
 _BATCHES: Final = "torch.utils.data.BatchSampler"
@@ -204,7 +204,7 @@ def _test(
     others = [value for value in values if value is not sampler]
     if not others:
         return ""
-    if all(isinstance(value, cst.Name) and value.value == "None" for value in others):
+    if all(map(is_none, others)):
         return f"{name} is not None"
     return f"isinstance({name}, {script.code(sampler.func)})"
 

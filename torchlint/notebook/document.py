@@ -11,7 +11,7 @@ from json import JSONDecodeError, JSONDecoder
 from typing import Any, Final
 
 from torchlint.edit import Span
-from torchlint.source import Position, Source, SourceError
+from torchlint.source import Source, SourceError
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _PYTHON: Final = re.compile(r"i?python", re.IGNORECASE)
@@ -232,11 +232,7 @@ class _Scanner:
         return found.end()
 
     def _error(self, message: str, at: int) -> SourceError:
-        return SourceError(message, _position(self.text, at))
-
-
-def _position(text: str, offset: int) -> Position:
-    return Source("", text).position(min(offset, len(text)))
+        return SourceError(message, Source("", self.text).position(min(at, len(self.text))))
 
 
 @dataclass

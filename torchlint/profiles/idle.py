@@ -194,15 +194,11 @@ class _Attribution:
             for it in (thread, self._main)
         )
         for look, stack, instead in zip(looks, own, main, strict=True):
-            shown = stack if _has_python(stack) else instead
+            shown = stack if any(".py" in name for name in stack) else instead
             shown = (*recording.frames.get(look.chain, ()), *shown)
             cost = self._found.causes[Cause(shown, look.loads, look.call)]
             cost.time += look.time
             cost.waits += look.waits
-
-
-def _has_python(stack: Stack) -> bool:
-    return any(".py" in name for name in stack)
 
 
 def _waits(recording: Recording) -> Iterator[Call]:

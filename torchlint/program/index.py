@@ -393,7 +393,7 @@ class Absent:
         if outline is None or _PATH in text or self._graph.importers(path):
             return False
         spelled = set(_PLAIN.findall(text))
-        plain = [each for each in outline.imports if _spelled(each) in spelled]
+        plain = [each for each in outline.imports if ("." * each.level + each.module) in spelled]
         own = {_head(each) for each in plain if self._is_found(path, each)}
         return any(
             self._lacks_module(path, each) or self._lacks_name(path, each)
@@ -450,7 +450,3 @@ class Absent:
 
 def _head(entry: Import) -> str:
     return entry.module.partition(".")[0]
-
-
-def _spelled(entry: Import) -> str:
-    return "." * entry.level + entry.module

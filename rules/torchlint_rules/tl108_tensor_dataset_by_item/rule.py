@@ -7,7 +7,18 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Layout, Loader, Rule, Script, State, method_of
+from torchlint.api import (
+    Edits,
+    Finding,
+    Fix,
+    Layout,
+    Loader,
+    Rule,
+    Script,
+    State,
+    is_none,
+    method_of,
+)
 from torchlint_rules.shared.grouping import joined, maker
 from torchlint_rules.tl108_tensor_dataset_by_item.batchsampler import whole_batches
 
@@ -103,7 +114,7 @@ def _has_known_sampler(script: Script, loader: Loader) -> bool:
         return True
     origin = script.values.origins.of(sampler.value)
     return origin.complete and all(
-        (isinstance(value, cst.Name) and value.value == "None")
+        is_none(value)
         or (
             isinstance(value, cst.Call)
             and (script.name(value.func) or "").startswith(f"{_MODULE}.")

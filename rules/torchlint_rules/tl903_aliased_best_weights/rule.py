@@ -16,6 +16,7 @@ from torchlint.api import (
     Role,
     Rule,
     Script,
+    container_of,
     method_of,
     receiver_of,
     root_of,
@@ -135,7 +136,7 @@ def _is_kept(
     script: Script, line: cst.Assign, target: cst.BaseExpression, owner: cst.BaseExpression
 ) -> bool:
     """Return whether a target holds the best weights of a network that keeps training."""
-    root = _root(target)
+    root = container_of(target)
     if script.kind(owner) not in _NETWORKS or not _is_guarded(script, line, target):
         return False
     if isinstance(root, cst.Attribute):
@@ -152,12 +153,6 @@ def _is_kept(
         or (bound is not None and stays(script, line, bound, loop, use))
         for use in _uses(script, root)
     )
-
-
-def _root(target: cst.BaseExpression) -> cst.BaseExpression:
-    while isinstance(target, cst.Subscript):
-        target = target.value
-    return target
 
 
 def _speaks(script: Script, node: cst.CSTNode) -> bool:
@@ -268,8 +263,8 @@ def _fix(
         edits = (*edits, *_copied(script, value, word))
     title = f"Keep a deep copy in {script.code(target)}"
     known = not whole and all(_is_of_torch(script, value) for value in copied)
-    if known and all(is_saved(script, use) for use in _uses(script, _root(target))):
-        if not isinstance(_root(target), cst.Attribute):
+    if known and all(is_saved(script, use) for use in _uses(script, container_of(target))):
+        if not isinstance(container_of(target), cst.Attribute):
             return Fix.exact(title, edits)
     return Fix.unsafe(
         title, edits, because="what is used later are the best weights instead of the last"

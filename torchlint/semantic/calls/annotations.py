@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.semantic.syntax.methods import index_of, last_word
+from torchlint.semantic.syntax.methods import index_of, is_none, last_word
 from torchlint.semantic.syntax.tree import Tree
 
 
@@ -19,7 +19,7 @@ def named_types(annotation: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         inner = index_of(annotation)
         if last_word(annotation.value) == "Optional" and inner is not None:
             yield from named_types(inner)
-    elif not (isinstance(annotation, cst.Name) and annotation.value == "None"):
+    elif not is_none(annotation):
         yield annotation
 
 

@@ -165,7 +165,7 @@ class Instances:
     def _first_parameters(self) -> Iterator[str]:
         """Yield the first parameters of methods, which hold the instance."""
         for function in self.tree.all(cst.FunctionDef):
-            if self._is_method(function):
+            if self.scopes.scope(function).is_class:
                 parameters = (*function.params.posonly_params, *function.params.params)
                 yield from (first.name.value for first in parameters[:1])
 
@@ -176,9 +176,6 @@ class Instances:
                 for each in named_types(parameter.annotation.annotation):
                     if not self._classes.isdisjoint(self._class_words(each)):
                         yield parameter.name.value
-
-    def _is_method(self, function: cst.FunctionDef) -> bool:
-        return self.scopes.scope(function).is_class
 
     def _bound(self) -> Iterator[_Flow]:
         """Yield the flows through assignments and parameter defaults."""

@@ -15,7 +15,7 @@ from torchlint.semantic.data.randomness import is_deterministic_transform, rando
 from torchlint.semantic.data.tokenrows import TOKENIZER, TokenRows
 from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.syntax.methods import receiver_of, word_of
+from torchlint.semantic.syntax.methods import is_none, receiver_of, word_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
@@ -148,13 +148,10 @@ class Datasets(ValueAnalysis):
             needed = self.keys.expressions(read, key) if read is not None else ()
             if not needed:
                 return self.traits(dataset)
-            bodies += self._reached(needed)
+            bodies += [body for each in needed for body in self.functions.reached(each)]
         if not origin.complete or not bodies:
             return self.traits(dataset)
         return _joined(map(self._of_body, bodies))
-
-    def _reached(self, nodes: Iterable[cst.BaseExpression]) -> list[cst.CSTNode]:
-        return [body for each in nodes for body in self.functions.reached(each)]
 
     def is_told_device(self, node: cst.BaseExpression) -> bool:
         """Return whether a dataset outside this file is given a device to keep its data on."""
@@ -182,7 +179,7 @@ class Datasets(ValueAnalysis):
         self._open.add(key)
         try:
             origin = self.origins.of(node, steps)
-            found = [read(value) for value in origin.values if not _is_nothing(value)]
+            found = [read(value) for value in origin.values if not is_none(value)]
         finally:
             self._open.discard(key)
         if not origin.complete or not origin.values:
@@ -528,10 +525,6 @@ def _of_graphs(word: str, call: cst.Call) -> Traits:
 def _stream(word: str) -> Traits:
     """Return the traits of a stream that every worker may yield as a whole."""
     return {Trait.ITERABLE: word, Trait.UNSHARDED: word}
-
-
-def _is_nothing(value: cst.BaseExpression) -> bool:
-    return isinstance(value, cst.Name) and value.value == "None"
 
 
 def _joined(found: Iterable[Traits]) -> Traits:

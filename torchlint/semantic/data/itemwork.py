@@ -14,7 +14,7 @@ from torchlint.semantic.scope.libraries import TO_HOST
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import container_of, method_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
@@ -157,8 +157,7 @@ class ItemWork(ValueAnalysis):
 
     def _kept(self, node: cst.BaseExpression) -> str:
         """Return the name if it outlives the call: an attribute of `self`, or a `global`."""
-        while isinstance(node, cst.Subscript):
-            node = node.value
+        node = container_of(node)
         name = dotted(node)
         if name.startswith("self."):
             return name

@@ -11,7 +11,7 @@ from torchlint.semantic.data.loaders import Loader, Loaders
 from torchlint.semantic.loops.engines import Engines
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.methods import is_none, word_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.origins import Steps
@@ -294,8 +294,7 @@ class Parts(ValueAnalysis):
         others = [
             value
             for value in origin.values
-            if self.loaders.made_as(value) is None
-            and not (isinstance(value, cst.Name) and value.value == "None")
+            if self.loaders.made_as(value) is None and not is_none(value)
         ]
         if others or not origin.complete:
             return None

@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import container_of
 from torchlint.semantic.values.known import ValueAnalysis
 
 _LOADED: Final = re.compile(
@@ -46,8 +47,7 @@ class TokenRows(ValueAnalysis):
 
     def _are_loaded(self, node: cst.BaseExpression, trace: _Trace) -> bool:
         """Return whether the rows of a dataset come from tables."""
-        while isinstance(node, cst.Subscript):
-            node = node.value
+        node = container_of(node)
         if id(node) in trace.seen:
             return True
         trace.seen.add(id(node))

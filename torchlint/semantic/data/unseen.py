@@ -23,7 +23,7 @@ from torchlint.semantic.scope.libraries import (
     takes_transform,
 )
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import is_none, method_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
@@ -229,7 +229,7 @@ class UnseenSearch(ValueAnalysis):
         return self._among(node, self._called, self._made)
 
     def _made(self, value: cst.BaseExpression) -> cst.CSTNode | None:
-        if isinstance(value, cst.Name) and value.value == "None":
+        if is_none(value):
             return None
         if isinstance(value, cst.Lambda):
             self._ambient.update(map(id, self.tree.children(value.params)))

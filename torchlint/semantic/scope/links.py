@@ -71,7 +71,9 @@ class Links:
                     behind = self._behind(binding) if binding.how is How.IMPORT else None
                     if behind is None:
                         continue
-                    made = {_placed(binding, each): each for each in behind}
+                    made = {
+                        each._replace(name=binding.name, at=binding.at): each for each in behind
+                    }
                     yield (
                         binding,
                         {**made} or {binding._replace(qualified=_unseen(binding.qualified)): None},
@@ -116,8 +118,3 @@ class Links:
 def _unseen(qualified: str) -> str:
     """Return the qualified name of a thing of the project that is not in view."""
     return f".{qualified.lstrip('*.')}"
-
-
-def _placed(imported: Binding, target: Binding) -> Binding:
-    """Return a binding of another module as the import of a name makes it."""
-    return target._replace(name=imported.name, at=imported.at)

@@ -52,6 +52,18 @@ def root_of(node: cst.CSTNode, *, items: bool = False) -> cst.CSTNode:
     return node
 
 
+def container_of(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Return what entries are taken from: `c` of `c["model"]["net"]`."""
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    return node
+
+
+def is_none(node: cst.CSTNode | None) -> bool:
+    """Return whether an expression is `None`."""
+    return isinstance(node, cst.Name) and node.value == "None"
+
+
 def index_of(node: cst.CSTNode) -> cst.BaseExpression | None:
     """Return the one index of an item, `i` of `x[i]`; None for slices, and for no item."""
     parts = node.slice if isinstance(node, cst.Subscript) else ()

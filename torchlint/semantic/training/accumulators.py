@@ -15,12 +15,12 @@ from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
+from torchlint.semantic.syntax.methods import container_of
 from torchlint.semantic.training.additions import (
     ADDING_METHODS,
     Adding,
     Addition,
     Additions,
-    container,
 )
 from torchlint.semantic.training.readings import Readings
 from torchlint.semantic.values.kind import Kind
@@ -103,7 +103,7 @@ class Accumulators(LoopAnalysis):
                 parts = self.additions.parts(node)
                 if (
                     parts is not None
-                    and dotted(container(parts.target)).startswith("self.")
+                    and dotted(container_of(parts.target)).startswith("self.")
                     and self.frequencies.frequency(node) is Frequency.EVERY_PASS
                     and not any(True for _ in self._emptying(function.body, parts.target))
                 ):
@@ -254,7 +254,7 @@ class Accumulators(LoopAnalysis):
         return found is not None and f"{self._path(found.target)}.".startswith(f"{path}.")
 
     def _path(self, target: cst.BaseExpression) -> str:
-        return dotted(container(target))
+        return dotted(container_of(target))
 
     def _only_computed(self, place: cst.BaseExpression, loop: LoopNode) -> bool:
         """Return whether a read only computes a name that no pass uses further."""

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.syntax.methods import container_of
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
@@ -77,13 +78,13 @@ class Additions(ValueAnalysis):
     def _of_metric(self, node: cst.Call) -> Addition | None:
         """Split the call of a metric of torchmetrics, as it is or in a dictionary of them."""
         values = tuple(arg.value for arg in node.args if not arg.star)
-        path = dotted(container(node.func)) if self.kinds.functions.imports(_METRICS) else ""
+        path = dotted(container_of(node.func)) if self.kinds.functions.imports(_METRICS) else ""
         if not path or not values:
             return None
         lines = (
             self.tree.parent(each)
             for each in self.tree.all(cst.AssignTarget)
-            if dotted(container(each.target)) == path
+            if dotted(container_of(each.target)) == path
         )
         is_made = any(
             (self.kinds.names.name(call.func) or "").startswith(f"{_METRICS}.")
@@ -103,7 +104,7 @@ class Additions(ValueAnalysis):
             held.value
             for each in self.tree.within(callee.body, cst.AssignTarget)
             if isinstance(each.target, cst.Subscript)
-            and isinstance(held := container(each.target), cst.Name)
+            and isinstance(held := container_of(each.target), cst.Name)
         }
         taken = [each.name.value for each in callee.params.params if each.name.value in filled]
         target = self.kinds.functions.passed(node, callee, taken[0]) if len(taken) == 1 else None
@@ -202,18 +203,11 @@ class Additions(ValueAnalysis):
             return adds or isinstance(line, cst.AssignTarget)
         if isinstance(holder, cst.Attribute) and holder.attr.value == "get":
             line = self.tree.parent(self.tree.parent(holder))
-            filled = container(line.targets[0].target) if isinstance(line, cst.Assign) else None
+            filled = container_of(line.targets[0].target) if isinstance(line, cst.Assign) else None
             return filled is not None and dotted(filled) == dotted(node)
         return isinstance(holder, cst.ComparisonTarget) and isinstance(
             holder.operator, (cst.In, cst.NotIn)
         )
-
-
-def container(target: cst.BaseExpression) -> cst.BaseExpression:
-    """Return what an entry of something is an entry of."""
-    while isinstance(target, cst.Subscript):
-        target = target.value
-    return target
 
 
 def _operands(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

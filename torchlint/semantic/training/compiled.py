@@ -10,7 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.applied import STEPS, applied
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.syntax.methods import last_line, method_of
+from torchlint.semantic.syntax.methods import is_none, last_line, method_of
 from torchlint.semantic.training.submodules import Submodules
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -245,7 +245,7 @@ class Compiled(ValueAnalysis):
 
     def _compared(self, test: cst.Comparison) -> bool | None:
         right = test.comparisons[0]
-        if isinstance(right.comparator, cst.Name) and right.comparator.value == "None":
+        if is_none(right.comparator):
             return {cst.IsNot: True, cst.Is: False}.get(type(right.operator))
         counts = any(
             binding.how is How.LOOP

@@ -13,7 +13,7 @@ from torchlint.semantic.calls.instances import SAME
 from torchlint.semantic.scope.bindings import holds
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.syntax.methods import receiver_of
+from torchlint.semantic.syntax.methods import container_of, receiver_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
@@ -266,9 +266,7 @@ class Freezing(ValueAnalysis):
         owner = self.scopes.class_of(freeze.freeze.node)
         for line in self.tree.all(cst.Assign):
             target: cst.BaseExpression = line.targets[0].target
-            while isinstance(target, cst.Subscript):
-                target = target.value
-            path = _plain(dotted(target))
+            path = _plain(dotted(container_of(target)))
             if after and path.startswith(f"{whole}.") and self.tree.order(line) > after:
                 if self.scopes.home(line) is self.scopes.home(place):
                     return True

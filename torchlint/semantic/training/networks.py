@@ -13,7 +13,7 @@ from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import is_none, method_of
 from torchlint.semantic.training.freezing import Freeze, Freezing
 from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.parameters import Parameters
@@ -115,7 +115,7 @@ class Networks(ValueAnalysis):
         if value is None:
             return frozenset() if binding.how is How.DECLARED else _UNKNOWN
         if binding.how is How.ASSIGN:
-            nothing = isinstance(value, cst.Name) and value.value == "None"
+            nothing = is_none(value)
             return frozenset() if nothing else self.roots(value)
         if binding.how is How.UNPACKED and len(binding.path) == 1 and not binding.starred:
             return self._of_element(value, binding.path[0])

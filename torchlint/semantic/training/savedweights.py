@@ -12,6 +12,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import container_of
 from torchlint.semantic.training.making import Code, Making
 from torchlint.semantic.training.networks import Root
 from torchlint.semantic.values.kind import Kind, derived
@@ -95,7 +96,7 @@ class SavedWeights(Analysis):
         tests = map(self.tree.code, self.tree.tests_around(call))
         if self._saves and any(map(_RESUME.search, tests)):
             return True
-        held: cst.BaseExpression | None = _root(given)
+        held: cst.BaseExpression | None = container_of(given)
         if isinstance(held, cst.Name):
             if (id(self.scopes.home(call)), held.value) in self._resumed:
                 return True
@@ -112,7 +113,7 @@ class SavedWeights(Analysis):
         for call in self.tree.all(cst.Call):
             func = call.func
             if isinstance(func, cst.Attribute) and func.attr.value == "load_state_dict":
-                held = _root(call.args[0].value) if call.args else None
+                held = container_of(call.args[0].value) if call.args else None
                 if isinstance(held, cst.Name) and self.networks.kinds.kind(func.value) in _OTHERS:
                     found.add((id(self.scopes.home(call)), held.value))
         return frozenset(found)
@@ -161,10 +162,3 @@ class SavedWeights(Analysis):
         for value in (*owner, *(arg.value for arg in call.args)):
             if self.networks.kinds.kind(value) is Kind.MODULE:
                 yield from self.networks.roots(value)
-
-
-def _root(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return what entries are taken from: `c` of `c["model"]["net"]`."""
-    while isinstance(node, cst.Subscript):
-        node = node.value
-    return node

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.syntax.methods import is_none
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.known import ValueAnalysis
 
@@ -99,7 +100,7 @@ class Schedulers(ValueAnalysis):
         """
         found = []
         for value in self.origins.of(scheduler).values:
-            if isinstance(value, cst.Name) and value.value == "None":
+            if is_none(value):
                 continue
             made = self._schedule(value) if isinstance(value, cst.Call) else None
             if made is None:

@@ -105,12 +105,9 @@ class Sizes(ValueAnalysis):
         """Return whether a network is a class in view that has no weights to record graphs of."""
         roots = self.networks.roots(network)
         return bool(roots) and all(
-            self._is_in_view(root) and not self._weights(root) for root in roots
+            all(map(self._is_made_here, self._makers(root))) and not self._weights(root)
+            for root in roots
         )
-
-    def _is_in_view(self, root: Root) -> bool:
-        """Return whether no code out of view makes a network, as `torch.hub.load(…)` does."""
-        return all(map(self._is_made_here, self._makers(root)))
 
     def _is_made_here(self, maker: cst.Call | cst.ClassDef) -> bool:
         """Return whether no layers come from a class or a function of a library or an heir."""

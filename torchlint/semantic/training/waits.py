@@ -13,9 +13,8 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import index_of, receiver_of, word_of
+from torchlint.semantic.syntax.methods import container_of, index_of, receiver_of, word_of
 from torchlint.semantic.training.accumulators import Accumulators
-from torchlint.semantic.training.additions import container
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
 from torchlint.semantic.training.conditions import Conditions
 from torchlint.semantic.training.readings import Form, Reading, Readings, Region
@@ -360,7 +359,7 @@ class Waits(ValueAnalysis):
         if isinstance(target, cst.Attribute) and self._only_sets(target.value, region):
             return _LAST._replace(target=target, statements=(line,))
         if isinstance(target, cst.Subscript) and isinstance(region, cst.FunctionDef):
-            held = container(target)
+            held = container_of(target)
             if isinstance(held, cst.Attribute) and self._is_never_read(held, region):
                 return _KEPT._replace(target=target, statements=(line,))
         names = self._entry(target) or self._targets(target, part)
@@ -516,7 +515,7 @@ class Waits(ValueAnalysis):
             known = self.accumulators.at(node)
             if known is None or not self.accumulators.used_each_pass(known):
                 return None if known is None else kept
-        target = container(parts.target)
+        target = container_of(parts.target)
         if not isinstance(target, cst.Name):
             unread = isinstance(region, cst.FunctionDef) and self._is_never_read(target, region)
             return kept if unread else None
@@ -540,7 +539,7 @@ class Waits(ValueAnalysis):
             if name.value != target.value or not self.scopes.reads(name) or self._fills(name):
                 continue
             if not any(
-                parts is not None and self.tree.code(container(parts.target)) == target.value
+                parts is not None and self.tree.code(container_of(parts.target)) == target.value
                 for outer in self.tree.ancestors(name)
                 if isinstance(outer, (cst.Assign, cst.AugAssign))
                 for parts in (self.accumulators.additions.parts(outer),)

@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import is_none
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
@@ -85,7 +86,7 @@ class Arrays(ValueAnalysis):
     # -- names ----------------------------------------------------------------
 
     def _joint(self, bindings: Sequence[Binding]) -> Array | None:
-        given = [binding for binding in bindings if not _nothing(binding.value)]
+        given = [binding for binding in bindings if not is_none(binding.value)]
         return _agreed([self._bound(binding) for binding in given])
 
     def _bound(self, binding: Binding) -> Array | None:
@@ -177,7 +178,7 @@ class Arrays(ValueAnalysis):
             if isinstance(index, cst.Slice):
                 kept += 1
             elif isinstance(index, cst.Index):
-                if isinstance(index.value, cst.Ellipsis) or _nothing(index.value):
+                if isinstance(index.value, cst.Ellipsis) or is_none(index.value):
                     return base._replace(rank=None, sure=base.least > 0, fresh=False)
                 if self._picks_many(index.value):
                     return base._replace(rank=None, least=1, sure=True, fresh=True, frozen=False)
@@ -368,7 +369,7 @@ class Arrays(ValueAnalysis):
             return None
         position = 0 if word in ("random", "standard_normal", "random_sample") else 2
         size = self.values.argument_node(node, "size", 1 if word == "choice" else position)
-        if size is None or _nothing(size.value):
+        if size is None or is_none(size.value):
             return None
         rank = self._rank_of_shape(size.value)
         whole = word in ("integers", "randint", "choice", "binomial", "poisson")
@@ -392,10 +393,6 @@ class Arrays(ValueAnalysis):
         name = self.names.name(given.value) or ""
         head, _, last = name.rpartition(".")
         return _NAMES.get(name, last if head in ("numpy", "torch") else "")
-
-
-def _nothing(node: cst.BaseExpression | None) -> bool:
-    return isinstance(node, cst.Name) and node.value == "None"
 
 
 def _made(array: Array | None) -> Array | None:

@@ -12,6 +12,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
+from torchlint.semantic.syntax.methods import is_none
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
 
 _MAIN: Final = "hydra.main"
@@ -180,9 +181,7 @@ def _groups(defaults: cst.BaseExpression | None) -> dict[str, str] | None:
                 return None
             continue
         group, option = _text(item.key) or "", _text(item.value)
-        if _OWN.fullmatch(group) or (
-            isinstance(item.value, cst.Name) and item.value.value == "None"
-        ):
+        if _OWN.fullmatch(group) or is_none(item.value):
             continue
         if not _GROUP.fullmatch(group) or option is None:
             return None

@@ -16,7 +16,7 @@ from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.libraries import DICTIONARIES
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, Scope, dotted
-from torchlint.semantic.syntax.methods import choices_of
+from torchlint.semantic.syntax.methods import choices_of, is_none
 from torchlint.semantic.values.iteration import Iteration
 from torchlint.semantic.values.kind import Kind, called
 from torchlint.semantic.values.values import Values
@@ -425,4 +425,4 @@ def _fits(key: int | str | None, wanted: int | str | None) -> bool:
 def _takes_many(index: cst.BaseSlice) -> bool:
     """Return whether an index keeps the members, as `[1:]` and the new axis of `[None]` do."""
     word = index.value if isinstance(index, cst.Index) else None
-    return isinstance(index, cst.Slice) or (isinstance(word, cst.Name) and word.value == "None")
+    return isinstance(index, cst.Slice) or is_none(word)

@@ -15,7 +15,7 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.libraries import DICTIONARIES
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import choices_of, index_of, root_of
+from torchlint.semantic.syntax.methods import choices_of, container_of, index_of, root_of
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
 from torchlint.semantic.values.configurations import Configurations
 
@@ -254,7 +254,7 @@ class Values(Analysis):
 
     def _is_changed_inside(self, node: cst.Subscript) -> bool:
         """Return whether a line sets entries of a dictionary that is itself an entry of one."""
-        path = _path_inside(node)
+        path = dotted(container_of(node))
         targets = [line.targets[0].target for line in self.tree.all(cst.Assign)]
         targets += [line.target for line in self.tree.all(cst.AugAssign)]
         owners = [each.value for each in targets if isinstance(each, cst.Subscript)]
@@ -264,7 +264,8 @@ class Values(Analysis):
             if isinstance(call.func, cst.Attribute) and call.func.attr.value in _CHANGES
         ]
         return any(
-            isinstance(each, cst.Subscript) and _path_inside(each) == path for each in owners
+            isinstance(each, cst.Subscript) and dotted(container_of(each)) == path
+            for each in owners
         )
 
     def _entry_of_literal(self, node: cst.Dict, key: str) -> Value:
@@ -393,23 +394,11 @@ class Values(Analysis):
         return made
 
 
-def _path_inside(node: cst.Subscript) -> str:
-    """Return the path of the outermost container that a chain of subscripts reads."""
-    at: cst.BaseExpression = node
-    while isinstance(at, cst.Subscript):
-        at = at.value
-    return dotted(at)
-
-
-def _all_absent(values: Iterable[Value]) -> bool:
-    return all(value.state is State.ABSENT for value in values)
-
-
 def _either(values: list[Value]) -> Value:
     """Combine the values of an entry on several paths."""
     if not values or any(value.state is State.UNKNOWN for value in values):
         return _UNKNOWN
-    if _all_absent(values):
+    if all(value.state is State.ABSENT for value in values):
         return _ABSENT
     return _agree(values)
 
