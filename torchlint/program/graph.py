@@ -79,13 +79,13 @@ class Graph(ABC):
     def outline(self, path: str) -> Outline | None:
         """Return the outline of a module, None if it is not of the project or does not parse."""
 
-    @abstractmethod
     def trains(self, path: str) -> bool:
         """Return whether a module trains a network or loads batches."""
+        return (self.outline(path) or Outline()).trains
 
-    @abstractmethod
     def accelerates(self, path: str) -> bool:
         """Return whether a module uses an accelerator."""
+        return (self.outline(path) or Outline()).accelerates
 
     @abstractmethod
     def importers(self, path: str) -> list[str]:
@@ -417,48 +417,21 @@ class WholeGraph(Graph):
         """Return the outline of a module."""
         return self._outlines.get(path)
 
-    def trains(self, path: str) -> bool:
-        """Return whether a module trains a network or loads batches."""
-        outline = self._outlines.get(path)
-        return outline is not None and outline.trains
-
-    def accelerates(self, path: str) -> bool:
-        """Return whether a module uses an accelerator."""
-        outline = self._outlines.get(path)
-        return outline is not None and outline.accelerates
-
+    @cached_method
     def looking_up(self) -> list[str]:
         """Return the modules, no tests, that may find others which no import spells, sorted."""
-        return self._looking_up
+        outlines = ((path, self.outline(path) or Outline()) for path in self._sources())
+        return [path for path, outline in outlines if outline.looks_modules_up]
 
+    @cached_method
     def has_unread(self) -> bool:
         """Return whether a module, no test, does not parse: it may use anything."""
-        return self._has_unread
-
-    @cached_property
-    def _has_unread(self) -> bool:
         return any(self.outline(path) is None for path in self._sources())
 
+    @cached_method
     def optimizes(self) -> bool:
         """Return whether a module, no test, runs a backward pass or a trainer."""
-        return self._optimizes
-
-    @cached_property
-    def _looking_up(self) -> list[str]:
-        return [each for each in self._sources() if self._looks_modules_up(each)]
-
-    def _looks_modules_up(self, path: str) -> bool:
-        outline = self.outline(path)
-        return outline is not None and outline.looks_modules_up
-
-    @cached_property
-    def _optimizes(self) -> bool:
-        return any(each.optimizes for each in self._seen())
-
-    def _seen(self) -> Iterator[Outline]:
-        """Yield the outlines of the modules whose uses count."""
-        outlines = map(self.outline, self._sources())
-        return (each for each in outlines if each is not None)
+        return any((self.outline(path) or Outline()).optimizes for path in self._sources())
 
     def prepare(self) -> None:
         """Find out who uses what, for processes that are forked later, too."""

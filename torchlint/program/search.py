@@ -45,13 +45,11 @@ class SearchedGraph(Graph):
 
     def trains(self, path: str) -> bool:
         """Return whether a module trains a network or loads batches."""
-        outline = self.outline(path) if self._texts.has(path, MARKS) else None
-        return outline is not None and outline.trains
+        return self._texts.has(path, MARKS) and super().trains(path)
 
     def accelerates(self, path: str) -> bool:
         """Return whether a module uses an accelerator."""
-        outline = self.outline(path) if self._texts.has(path, ACCELERATING) else None
-        return outline is not None and outline.accelerates
+        return self._texts.has(path, ACCELERATING) and super().accelerates(path)
 
     @cached_method
     def looking_up(self) -> list[str]:
