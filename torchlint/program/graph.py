@@ -79,13 +79,17 @@ class Graph(ABC):
     def outline(self, path: str) -> Outline | None:
         """Return the outline of a module, None if it is not of the project or does not parse."""
 
+    def contents(self, path: str) -> Outline:
+        """Return the outline of a module, an empty one where there is none."""
+        return self.outline(path) or Outline()
+
     def trains(self, path: str) -> bool:
         """Return whether a module trains a network or loads batches."""
-        return (self.outline(path) or Outline()).trains
+        return self.contents(path).trains
 
     def accelerates(self, path: str) -> bool:
         """Return whether a module uses an accelerator."""
-        return (self.outline(path) or Outline()).accelerates
+        return self.contents(path).accelerates
 
     @abstractmethod
     def importers(self, path: str) -> list[str]:
@@ -103,7 +107,7 @@ class Graph(ABC):
         """Yield the functions and classes that may find a module which no import spells."""
         if not self.importers(path) and not self.is_start(path):
             for user in self.looking_up():
-                for number, each in enumerate((self.outline(user) or Outline()).definitions):
+                for number, each in enumerate(self.contents(user).definitions):
                     finds = not _FINDING.isdisjoint((*each.uses, *each.chains))
                     if finds and user != path and each.kind in (Kind.FUNCTION, Kind.CLASS):
                         yield Place(user, number)
@@ -125,10 +129,9 @@ class Graph(ABC):
     @cached_method
     def heads(self, path: str) -> list[Place]:
         """Return the import statements at the top level of a module."""
-        outline = self.outline(path) or Outline()
         return [
             Place(path, number)
-            for number, each in enumerate(outline.definitions)
+            for number, each in enumerate(self.contents(path).definitions)
             if each.kind is Kind.IMPORT
         ]
 
@@ -136,8 +139,7 @@ class Graph(ABC):
     def numbers(self, path: str) -> dict[str, tuple[int, ...]]:
         """Return the numbers of the definitions that bind each name of a module."""
         bound: dict[str, list[int]] = {}
-        outline = self.outline(path) or Outline()
-        for number, definition in enumerate(outline.definitions):
+        for number, definition in enumerate(self.contents(path).definitions):
             for name in definition.binds:
                 bound.setdefault(name, []).append(number)
         return {name: tuple(numbers) for name, numbers in bound.items()}
@@ -146,7 +148,7 @@ class Graph(ABC):
     def imported(self, path: str) -> dict[str, list[Import]]:
         """Return the imports at the top level of a module, by the name that they bind."""
         found: dict[str, list[Import]] = {}
-        for entry in (self.outline(path) or Outline()).imports:
+        for entry in self.contents(path).imports:
             found.setdefault(entry.bound, []).append(entry)
         return found
 
@@ -186,7 +188,7 @@ class Graph(ABC):
             return Symbol(inner, "")
         if places:
             return key
-        for star in reversed((self.outline(home) or Outline()).stars if hands_on else ()):
+        for star in reversed(self.contents(home).stars if hands_on else ()):
             found = self._through(home, star, name, steps - 1)
             if found is not None:
                 return found
@@ -208,7 +210,7 @@ class Graph(ABC):
     def links(self, place: Place) -> Links:
         """Return what a definition uses of the project."""
         path = place.path
-        outline = self.outline(path) or Outline()
+        outline = self.contents(path)
         definition = outline.definitions[place.number]
         imported = self.imported(path)
         own = self.numbers(path)
@@ -270,7 +272,7 @@ class Graph(ABC):
     def used(self, path: str) -> dict[Symbol, list[int]]:
         """Return the symbols of other modules that a module uses, and in which definitions."""
         found: dict[Symbol, list[int]] = {}
-        for number, definition in enumerate((self.outline(path) or Outline()).definitions):
+        for number, definition in enumerate(self.contents(path).definitions):
             if definition.kind is not Kind.IMPORT:
                 for symbol in dict.fromkeys(self.links(Place(path, number)).symbols()):
                     if symbol.path != path:
@@ -295,7 +297,7 @@ class Graph(ABC):
         return frozenset(self._imported_modules(path)) - {path}
 
     def _imported_modules(self, path: str) -> Iterator[str]:
-        outline = self.outline(path) or Outline()
+        outline = self.contents(path)
         nested = (entry for each in outline.definitions for entry in each.imports)
         for entry in (*outline.imports, *nested):
             if entry.name is None:
@@ -318,7 +320,7 @@ class Graph(ABC):
         """
         if not path.endswith("__init__.py"):
             return frozenset()
-        outline = self.outline(path) or Outline()
+        outline = self.contents(path)
         found = {self.target(path, entry) for entry in outline.imports}
         homes = (self.imports.module(path, star.level, star.module) for star in outline.stars)
         stars = {Symbol(home.path, "*") for home in homes if home is not None}
@@ -420,7 +422,7 @@ class WholeGraph(Graph):
     @cached_method
     def looking_up(self) -> list[str]:
         """Return the modules, no tests, that may find others which no import spells, sorted."""
-        outlines = ((path, self.outline(path) or Outline()) for path in self._sources())
+        outlines = ((path, self.contents(path)) for path in self._sources())
         return [path for path, outline in outlines if outline.looks_modules_up]
 
     @cached_method
@@ -431,7 +433,7 @@ class WholeGraph(Graph):
     @cached_method
     def optimizes(self) -> bool:
         """Return whether a module, no test, runs a backward pass or a trainer."""
-        return any((self.outline(path) or Outline()).optimizes for path in self._sources())
+        return any(self.contents(path).optimizes for path in self._sources())
 
     def prepare(self) -> None:
         """Find out who uses what, for processes that are forked later, too."""

@@ -8,7 +8,7 @@ from typing import Final
 from torchlint.caching import cached_method
 from torchlint.program.graph import Graph, Place
 from torchlint.program.imports import folder_of
-from torchlint.program.outline import Definition, Kind, Outline, is_main, is_test
+from torchlint.program.outline import Definition, Kind, is_main, is_test
 from torchlint.semantic.view import Symbol
 
 _DEFINED: Final = (Kind.FUNCTION, Kind.CLASS)
@@ -83,7 +83,7 @@ class Idle:
             for name, entries in self.graph.imported(user).items()
             if any(self.graph.target(user, entry) == Symbol(path, "") for entry in entries)
         }
-        outline = self.graph.outline(user) or Outline()
+        outline = self.graph.contents(user)
         stars = user == path or bool(outline.stars)
         return any(
             (stars and not each.lookups.isdisjoint(_OWN))
@@ -131,12 +131,11 @@ class Idle:
 
     def _is_handed_on(self, symbol: Symbol) -> bool:
         """Return whether a symbol is one of those that a module or a package offers to others."""
-        exports = (self.graph.outline(symbol.path) or Outline()).exports or ()
+        exports = self.graph.contents(symbol.path).exports or ()
         return symbol.name in exports or self.graph.is_reexported(symbol)
 
     def _users(self, symbol: Symbol) -> Iterator[Place]:
         yield from self.graph.users(symbol)
-        outline = self.graph.outline(symbol.path) or Outline()
-        for number, each in enumerate(outline.definitions):
+        for number, each in enumerate(self.graph.contents(symbol.path).definitions):
             if symbol.name in each.uses and symbol.name not in each.binds:
                 yield Place(symbol.path, number)

@@ -76,8 +76,7 @@ class SearchedGraph(Graph):
     def importers(self, path: str) -> list[str]:
         """Return the modules, no tests, that import from a module."""
         users = set(self._texts.importing(path))
-        outline = self.outline(path) or Outline()
-        bound = {name for each in outline.definitions for name in each.binds}
+        bound = {name for each in self.contents(path).definitions for name in each.binds}
         for name in ("", *bound):
             for gate in self.gates(Symbol(path, name)):
                 users.update(self._texts.importing_name(*gate))
@@ -131,7 +130,7 @@ class SearchedGraph(Graph):
 
         A module under its own name is left out: imports spell that name wherever they take it from.
         """
-        outline = self.outline(path) or Outline()
+        outline = self.contents(path)
         for entry in outline.imports:
             is_candidate = entry.name == name if symbol.name else entry.bound != name
             if is_candidate and self.export(path, entry.bound) == symbol:

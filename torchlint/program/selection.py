@@ -217,7 +217,7 @@ class _Selection:
         imported = sorted({each for path in importing for each in self.graph.edges(path)})
         room = _MOST_OF_SETTINGS
         for path in dict.fromkeys((*importing[1:], *imported)):
-            for number, each in enumerate((self.graph.outline(path) or Outline()).definitions):
+            for number, each in enumerate(self.graph.contents(path).definitions):
                 place = Place(path, number)
                 if each.size <= room and self._sets(place, each) and self._take(place):
                     room -= each.size
@@ -395,7 +395,7 @@ class _View:
     def _linked(self, path: str, numbers: list[int]) -> LinkedModule:
         """Return the excerpts of one module, with the imports that they need."""
         names, stars = _merged(self.graph.links(Place(path, number)) for number in numbers)
-        definitions = (self.graph.outline(path) or Outline()).definitions
+        definitions = self.graph.contents(path).definitions
         needed = (place.number for place in self.heads if place.path == path)
         excerpts = (
             Excerpt(each.first, each.code(self.lines(path, each.first, each.last)))
@@ -412,7 +412,7 @@ class _View:
 
     def _escaping(self, place: Place, definition: Definition) -> Iterator[Symbol]:
         if definition.kind in _CALLABLE:
-            exported = (self.graph.outline(place.path) or Outline()).exports or ()
+            exported = self.graph.contents(place.path).exports or ()
             is_found = any(True for _ in self.graph.finders(place.path))
             for symbol in (Symbol(place.path, name) for name in definition.binds):
                 if (
@@ -444,7 +444,7 @@ def _given(definition: Definition) -> tuple[str, ...]:
 
 def _users_at_home(graph: Graph, symbol: Symbol) -> Iterator[Place]:
     """Yield the definitions of a symbol's own module that use it."""
-    for number, each in enumerate((graph.outline(symbol.path) or Outline()).definitions):
+    for number, each in enumerate(graph.contents(symbol.path).definitions):
         if symbol.name in each.uses and symbol.name not in each.binds:
             if each.kind is not Kind.IMPORT:
                 yield Place(symbol.path, number)
