@@ -61,17 +61,7 @@ def fix_bytes(
 def unchanged(result: FileResult) -> FixResult:
     """Return the result of a check as the result of a fix that changed nothing."""
     source = result.source or Source(result.path, "")
-    return FixResult(
-        source,
-        source,
-        (),
-        result.findings,
-        result.suppressed,
-        result.errors,
-        result.warnings,
-        result.import_uses,
-        result.linked,
-    )
+    return FixResult.of(result, source, source)
 
 
 class _Fixing:
@@ -131,17 +121,8 @@ class _Fixing:
         return self._done(checked)
 
     def _done(self, checked: FileResult) -> FixResult:
-        return FixResult(
-            self.before,
-            self.source,
-            tuple(self.applied),
-            checked.findings,
-            checked.suppressed,
-            tuple(self.errors),
-            tuple(self.warnings),
-            checked.import_uses,
-            checked.linked,
-        )
+        done = checked._replace(errors=tuple(self.errors), warnings=tuple(self.warnings))
+        return FixResult.of(done, self.before, self.source, tuple(self.applied))
 
     def _make(self, edits: Sequence[Edit]) -> None:
         """Apply edits to the current text."""

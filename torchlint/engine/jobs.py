@@ -161,19 +161,7 @@ class FixTask(Task[FixResult]):
 
     def to_check(self, result: FixResult) -> FileResult | None:
         """Return the check result if nothing was fixed, else None."""
-        if result.changed:
-            return None
-        before = result.before
-        return FileResult(
-            before.path,
-            before,
-            result.left,
-            result.suppressed,
-            result.errors,
-            result.warnings,
-            result.import_uses,
-            result.linked,
-        )
+        return None if result.changed else result.check()
 
     def light(self, result: FixResult) -> FixResult:
         """Drop the texts of a file without findings."""

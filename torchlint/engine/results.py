@@ -50,7 +50,7 @@ class FixResult(NamedTuple):
     that fixed them. `left` are the findings of `after`. Both sources are empty texts for a file
     that cannot be read (`errors` says why), and for one of many files without findings.
     `warnings` name what could not be finished, and fixes that were withheld.
-    `import_uses` and `linked` are those of the check of `after`.
+    The fields from `left` on are those of a `FileResult` from `findings` on, for `after`.
     """
 
     before: Source
@@ -62,6 +62,17 @@ class FixResult(NamedTuple):
     warnings: tuple[str, ...] = ()
     import_uses: tuple[tuple[str, bool | None], ...] = ()
     linked: str = ""
+
+    @classmethod
+    def of(
+        cls, check: FileResult, before: Source, after: Source, applied: tuple[Finding, ...] = ()
+    ) -> FixResult:
+        """Return the outcome of fixes after which a check found what is left."""
+        return cls(before, after, applied, *check[2:])
+
+    def check(self) -> FileResult:
+        """Return the check that found what is left."""
+        return FileResult(self.path, self.after, *self[3:])
 
     @property
     def is_whole(self) -> bool:

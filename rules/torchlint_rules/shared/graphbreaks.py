@@ -62,17 +62,11 @@ def graph_breaks(script: Script) -> Iterator[tuple[GraphBreak, Frame]]:
 def without_breaks(script: Script, findings: Iterable[Finding]) -> Iterator[Finding]:
     """Yield the findings about waits that are not at a graph break, which TL316 reports."""
     broken = script.once(_spans)
-    yield from (
-        each for each in findings if not any(_is_within(each.span, span) for span in broken)
-    )
+    yield from (each for each in findings if not any(each.span in span for span in broken))
 
 
 def _spans(script: Script) -> list[Span]:
     return [script.span(found.node) for found, _ in graph_breaks(script)]
-
-
-def _is_within(inner: Span, outer: Span) -> bool:
-    return outer.start <= inner.start and inner.end <= outer.end
 
 
 def _all(script: Script) -> Iterator[GraphBreak]:
