@@ -46,34 +46,13 @@ class Kept:
 
 def dump(outlines: Iterable[tuple[str, Outline | None]], stamps: Mapping[str, Stamp]) -> bytes:
     """Return outlines, with the states of their files, as bytes."""
-    entries = {
-        path: [*stamps[path], None if outline is None else _raw(outline)]
-        for path, outline in outlines
-    }
-    return json.dumps([_FORM, entries], separators=(",", ":")).encode()
+    entries = {path: [*stamps[path], outline] for path, outline in outlines}
+    return json.dumps([_FORM, entries], separators=(",", ":"), default=_plain).encode()
 
 
-def _raw(outline: Outline) -> list[Any]:
-    definitions = [
-        [
-            each.kind.value,
-            each.binds,
-            each.first,
-            each.last,
-            each.size,
-            sorted(each.uses),
-            each.chains,
-            each.imports,
-            each.trains,
-            each.handles,
-            each.docs,
-            each.decorated,
-            sorted(each.lookups),
-        ]
-        for each in outline.definitions
-    ]
-    exports = None if outline.exports is None else sorted(outline.exports)
-    return [definitions, outline.imports, outline.stars, exports, *outline[4:]]
+def _plain(value: Any) -> Any:
+    """Return a kind or a set of words as JSON has it."""
+    return value.value if isinstance(value, Kind) else sorted(value)
 
 
 def _outline(raw: list[Any]) -> Outline:
