@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -79,18 +79,8 @@ class Baseline:
 
     def to_bytes(self) -> bytes:
         """Return the content of the file: a line per statement, ordered by path and code."""
-        lines = (
-            json.dumps(
-                {
-                    "path": each.path,
-                    "code": each.code,
-                    "statement": each.statement,
-                    "count": self.counts[each],
-                }
-            )
-            for each in sorted(self.counts)
-        )
-        body = ",\n    ".join(lines)
+        found = ({**asdict(each), "count": self.counts[each]} for each in sorted(self.counts))
+        body = ",\n    ".join(map(json.dumps, found))
         findings = f"[\n    {body}\n  ]" if body else "[]"
         text = f'{{\n  "tool": "{_TOOL}",\n  "version": {_VERSION},\n  "findings": {findings}\n}}\n'
         return text.encode()
