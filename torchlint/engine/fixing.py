@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from torchlint.config import Settings
@@ -38,7 +39,8 @@ def fix_source(
     `used_elsewhere` returns which names of this file other files use, `link` what the text of a
     pass is judged with.
     """
-    return _Fixing(source, rules, settings, accept, used_elsewhere, link).result()
+    answers = None if accept is None else Answers(accept)
+    return _Fixing(source, rules, settings, answers, used_elsewhere, link).result()
 
 
 def fix_bytes(
@@ -64,31 +66,26 @@ def unchanged(result: FileResult) -> FixResult:
     return FixResult.of(result, source, source)
 
 
+@dataclass
 class _Fixing:
     """The passes over one file."""
 
-    def __init__(
-        self,
-        source: Source,
-        rules: Selection,
-        settings: Settings,
-        accept: Accept | None,
-        used_elsewhere: UsedElsewhere,
-        link: Link,
-    ) -> None:
-        self.before = self.source = source
-        self.readable = source
+    before: Source
+    rules: Selection
+    settings: Settings
+    answers: Answers | None
+    used_elsewhere: UsedElsewhere
+    link: Link
+    applied: list[Finding] = field(default_factory=list)
+    withheld: set[str] = field(default_factory=set)
+    errors: dict[str, None] = field(default_factory=dict)
+    warnings: dict[str, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.source = self.before
+        self.readable = self.before
         """The first text that parses, where there is one."""
-        self.imports = KeptImports(source)
-        self.rules = rules
-        self.settings = settings
-        self.used_elsewhere = used_elsewhere
-        self.link = link
-        self.answers = None if accept is None else Answers(accept)
-        self.applied: list[Finding] = []
-        self.withheld: set[str] = set()
-        self.errors: dict[str, None] = {}
-        self.warnings: dict[str, None] = {}
+        self.imports = KeptImports(self.before)
 
     def result(self) -> FixResult:
         """Run the passes and return the text after the last valid one."""

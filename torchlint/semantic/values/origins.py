@@ -337,7 +337,7 @@ class Origins(Analysis):
         if self._follow_method(node, plain, steps, reach):
             return
         if name == "builtins.getattr" and len(plain) > 1:
-            self._follow_named(node, plain, steps, reach)
+            self._follow_named(plain, steps, reach)
             return
         read = self.values.files.read_by(node)
         if read is not None:
@@ -353,7 +353,7 @@ class Origins(Analysis):
             reach.ends = True
 
     def _follow_named(
-        self, node: cst.Call, plain: Sequence[cst.BaseExpression], steps: Steps, reach: _Reach
+        self, plain: Sequence[cst.BaseExpression], steps: Steps, reach: _Reach
     ) -> None:
         """Follow `getattr(self, f"{stage}_loss")` to every attribute that its name can mean."""
         owner, named = self.functions.instance_of(plain[0]), _pattern(plain[1])
