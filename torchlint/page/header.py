@@ -24,7 +24,8 @@ _SWITCHES: Final = {"true": True, "false": False}
 _JSON: Final = 'JSON such as {"workers": 4}'
 _VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)")
 _QUOTED: Final = r'"(?:[^"\\]|\\["\\])*"'
-_ITEM: Final = re.compile(rf'({_QUOTED}|[\w.+(][^,"\[\]{{}}]*)(, |$)')
+_ITEM: Final = rf'(?:{_QUOTED}|[\w.+(][^,"\[\]{{}}]*)'
+_LIST: Final = re.compile(rf"\[(?:{_ITEM}(?:, {_ITEM})*)?\]")
 
 
 class Header(NamedTuple):
@@ -150,19 +151,9 @@ def _is_plain(text: str) -> bool:
 
 
 def _list(value: str) -> tuple[str, ...]:
-    if not (value.startswith("[") and value.endswith("]")):
+    if _LIST.fullmatch(value) is None:
         raise ValueError("a list such as [a, b]")
-    inner, at = value[1:-1], 0
-    found: list[str] = []
-    is_open = bool(inner)
-    while is_open:
-        match = _ITEM.match(inner, at)
-        if match is None:
-            raise ValueError("a list such as [a, b]")
-        found.append(_text(match[1]))
-        at = match.end()
-        is_open = bool(match[2])
-    return tuple(found)
+    return tuple(map(_text, re.findall(_ITEM, value)))
 
 
 def _filled_list(value: str) -> tuple[str, ...]:
