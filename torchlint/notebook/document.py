@@ -91,20 +91,17 @@ class _Scanner:
     # -- members --------------------------------------------------------------
 
     def _top(self, key: str, at: int) -> int:
-        if key == "cells":
-            self.has_cells = True
-            return self._array(at, "`cells`", self._cell)
         if key == "worksheets":
             return self._array(
                 at, "`worksheets`", lambda at: self._object(at, "a worksheet", self._sheet)
             )
-        value, end = self._value(at)
         if key == "metadata":
-            self.metadata = value
-        return end
+            self.metadata, end = self._value(at)
+            return end
+        return self._sheet(key, at)
 
     def _sheet(self, key: str, at: int) -> int:
-        """Read a member of a worksheet, which holds the cells in notebooks of format 3."""
+        """Read a member of what holds the cells: the notebook, or a worksheet in format 3."""
         if key == "cells":
             self.has_cells = True
             return self._array(at, "`cells`", self._cell)
