@@ -6,10 +6,10 @@ The word in a comment, a string or the name of another package (`mytorch`) does 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
+from torchlint.engine.fixproblem import imports_of
 from torchlint.semantic.view import View
 
 TORCH: Final = "torch"
@@ -38,7 +38,7 @@ class TorchImport(Enum):
 def torch_import(tree: ast.Module) -> TorchImport:
     """Return how a file imports torch."""
     stars = False
-    for node in _imports(tree):
+    for node in imports_of(tree):
         names = [alias.name for alias in node.names]
         if isinstance(node, ast.Import):
             found = any(map(_is_torch, names))
@@ -68,20 +68,6 @@ def _text_imports_torch(text: str) -> bool:
         return torch_import(ast.parse(text)) is TorchImport.IMPORTED
     except SyntaxError:
         return False
-
-
-def _imports(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Yield the imports of a file, those at the top first, because they usually decide."""
-    nested: list[ast.stmt] = []
-    for statement in tree.body:
-        if isinstance(statement, (ast.Import, ast.ImportFrom)):
-            yield statement
-        else:
-            nested.append(statement)
-    for statement in nested:
-        for node in ast.walk(statement):
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                yield node
 
 
 def _is_torch(module: str) -> bool:
@@ -116,7 +102,7 @@ def _is_word_torch(node: ast.AST) -> bool:
 
 def _binds_torch(tree: ast.Module) -> bool:
     """Return whether the name `torch` is bound to something else: `import mytorch as torch`."""
-    return any(alias.asname == TORCH for node in _imports(tree) for alias in node.names) or any(
+    return any(alias.asname == TORCH for node in imports_of(tree) for alias in node.names) or any(
         isinstance(node, ast.Name) and node.id == TORCH and isinstance(node.ctx, ast.Store)
         for node in ast.walk(tree)
     )
