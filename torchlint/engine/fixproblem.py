@@ -12,6 +12,7 @@ from typing import Final
 
 from torchlint.edit import Edit
 from torchlint.engine.parsing import UnparsableError, compile_problem, syntax_problem, syntax_tree
+from torchlint.program.outline import FRAMES, imports_in
 from torchlint.source import Source, SourceError
 from torchlint.suppress import Comment, comments_of, is_suppression
 
@@ -28,8 +29,6 @@ _BINDING: Final[dict[type[ast.AST], str]] = {
 }
 """The fields of nodes that bind a name, apart from `Name` nodes in a store context."""
 _BUILTINS: Final = frozenset(dir(builtins))
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
-_INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def fix_problem(before: Source, after: Source, edits: Iterable[Edit]) -> str | None:
@@ -320,18 +319,13 @@ class _Order(ast.NodeVisitor):
             self.bound.add(name)
 
 
-def imports_of(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Yield the import statements, in no particular order."""
-    return _imports(tree, ())
-
-
 def importable(tree: ast.Module) -> dict[str, set[str]]:
     """Return the names that a module binds by imports, and what it imports under each.
 
     Imports inside functions and classes do not count: other modules cannot import their names.
     """
     found: dict[str, set[str]] = {}
-    for node in _imports(tree, _INNER):
+    for node in imports_in(tree.body, FRAMES):
         for alias in node.names:
             word = bound_by(alias)
             meaning = alias.name if alias.asname else word
@@ -344,18 +338,3 @@ def importable(tree: ast.Module) -> dict[str, set[str]]:
 def bound_by(alias: ast.alias) -> str:
     """Return the name that an import binds."""
     return alias.asname or alias.name.partition(".")[0]
-
-
-def _imports(
-    tree: ast.AST, outside: tuple[type[ast.stmt], ...]
-) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Yield the import statements that are not inside nodes of the types `outside`."""
-    blocks = [tree]
-    while blocks:
-        block = blocks.pop()
-        for name in _BLOCKS:
-            for node in getattr(block, name, ()):
-                if isinstance(node, ast.Import | ast.ImportFrom):
-                    yield node
-                elif not isinstance(node, outside):
-                    blocks.append(node)

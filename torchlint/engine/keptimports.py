@@ -10,10 +10,11 @@ from typing import Final
 
 from torchlint.caching import cached_method
 from torchlint.edit import Edit, Span
-from torchlint.engine.fixproblem import bound_by, fix_problem, importable, imports_of
+from torchlint.engine.fixproblem import bound_by, fix_problem, importable
 from torchlint.engine.parsing import UnparsableError, syntax_tree
 from torchlint.engine.usedelsewhere import UsedElsewhere
 from torchlint.finding import Finding
+from torchlint.program.outline import imports_in
 from torchlint.source import Source
 
 _WORD: Final = re.compile(r"[^\W\d]\w*")
@@ -73,7 +74,7 @@ class KeptImports:
         """The spans of the import statements, in order."""
         return sorted(
             _span(self.source, node)
-            for node in imports_of(syntax_tree(self.source))
+            for node in imports_in(syntax_tree(self.source).body)
             if self.words is None or not self.words.isdisjoint(map(bound_by, node.names))
         )
 
@@ -144,7 +145,7 @@ class SharedImports:
 
     @cached_property
     def _spans(self) -> list[Span]:
-        return [_span(self.source, node) for node in imports_of(self._tree)]
+        return [_span(self.source, node) for node in imports_in(self._tree.body)]
 
     @cached_property
     def _importable(self) -> dict[str, set[str]]:

@@ -9,7 +9,7 @@ import ast
 from enum import Enum
 from typing import Final
 
-from torchlint.engine.fixproblem import imports_of
+from torchlint.program.outline import imports_in
 from torchlint.semantic.view import View
 
 TORCH: Final = "torch"
@@ -38,7 +38,7 @@ class TorchImport(Enum):
 def torch_import(tree: ast.Module) -> TorchImport:
     """Return how a file imports torch."""
     stars = False
-    for node in imports_of(tree):
+    for node in imports_in(tree.body):
         names = [alias.name for alias in node.names]
         if isinstance(node, ast.Import):
             found = any(map(_is_torch, names))
@@ -102,7 +102,9 @@ def _is_word_torch(node: ast.AST) -> bool:
 
 def _binds_torch(tree: ast.Module) -> bool:
     """Return whether the name `torch` is bound to something else: `import mytorch as torch`."""
-    return any(alias.asname == TORCH for node in imports_of(tree) for alias in node.names) or any(
+    return any(
+        alias.asname == TORCH for node in imports_in(tree.body) for alias in node.names
+    ) or any(
         isinstance(node, ast.Name) and node.id == TORCH and isinstance(node.ctx, ast.Store)
         for node in ast.walk(tree)
     )

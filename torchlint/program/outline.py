@@ -156,7 +156,8 @@ _INSIDE: Final = re.compile(r"(?:^[ \t]+|[:;][ \t]*)(?:from|import)\b", re.M)
 """An import that is not at the beginning of its line."""
 _BLOCKS: Final = ("body", "orelse", "finalbody", "handlers", "cases")
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
-_FRAMES: Final = (*_FUNCTIONS, ast.ClassDef)
+FRAMES: Final = (*_FUNCTIONS, ast.ClassDef)
+"""What has a scope of its own: its imports bind no name of the module."""
 _Frame = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _IMPORTS: Final = (ast.Import, ast.ImportFrom)
 _RUNS: Final = (ast.Expr, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Match)
@@ -213,7 +214,7 @@ class _Reader:
             tuple(dict.fromkeys(chain.from_iterable(map(_bound, each.nodes)))) for each in lines
         ]
         inside = [_nested(each) for each in lines]
-        here = [tuple(_imports(each.nodes, _FRAMES)) for each in lines]
+        here = [tuple(imports_in(each.nodes, FRAMES)) for each in lines]
         imports = tuple(dict.fromkeys(_entries(chain.from_iterable(here))))
         stars = tuple(dict.fromkeys(_stars(chain.from_iterable(here))))
         imported = {entry.bound for entry in chain(imports, *inside)}
@@ -395,13 +396,13 @@ def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
         for inner in _blocks(block):
             for node in inner:
                 yield node
-                if not isinstance(node, _FRAMES):
+                if not isinstance(node, FRAMES):
                     blocks.append(node)
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
     """Yield the names that a statement binds at the top level."""
-    if isinstance(node, _FRAMES):
+    if isinstance(node, FRAMES):
         yield node.name
     elif isinstance(node, _IMPORTS):
         names = (alias.asname or alias.name.partition(".")[0] for alias in node.names)
@@ -415,7 +416,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
         yield from chain.from_iterable(_stored(each) for each in targets if each is not None)
     elif isinstance(node, ast.ExceptHandler) and node.name is not None:
         yield node.name
-    if not isinstance(node, _FRAMES):
+    if not isinstance(node, FRAMES):
         for block in _blocks(node):
             yield from chain.from_iterable(map(_bound, block))
 
@@ -430,8 +431,8 @@ def _stored(target: ast.expr) -> Iterator[str]:
         yield from _stored(target.value)
 
 
-def _imports(
-    nodes: Iterable[ast.AST], outside: tuple[type[ast.AST], ...]
+def imports_in(
+    nodes: Iterable[ast.AST], outside: tuple[type[ast.AST], ...] = ()
 ) -> Iterator[ast.Import | ast.ImportFrom]:
     """Yield the imports in statements, in source order, not those in nodes of types `outside`."""
     for node in nodes:
@@ -439,21 +440,21 @@ def _imports(
             yield node
         elif not isinstance(node, outside):
             for block in _blocks(node):
-                yield from _imports(block, outside)
+                yield from imports_in(block, outside)
 
 
 def _nested(lines: _Lines) -> tuple[Import, ...]:
     """Return the imports inside the functions and classes of statements."""
     if "import" not in lines.text or _INSIDE.search(lines.text) is None:
         return ()
-    found = chain.from_iterable(_imports(frame.body, _FRAMES) for frame in _frames(lines.nodes))
+    found = chain.from_iterable(imports_in(frame.body, FRAMES) for frame in _frames(lines.nodes))
     return tuple(dict.fromkeys(_entries(found)))
 
 
 def _frames(nodes: Iterable[ast.AST]) -> Iterator[_Frame]:
     """Yield the functions and classes in statements, in source order."""
     for node in nodes:
-        if isinstance(node, _FRAMES):
+        if isinstance(node, FRAMES):
             yield node
         for block in _blocks(node):
             yield from _frames(block)
