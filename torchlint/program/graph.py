@@ -427,38 +427,25 @@ class WholeGraph(Graph):
         outline = self._outlines.get(path)
         return outline is not None and outline.accelerates
 
+    @cached_method
     def looking_up(self) -> list[str]:
         """Return the modules, no tests, that may find others which no import spells, sorted."""
-        return self._looking_up
+        return [each for each in self._sources() if self._looks_modules_up(each)]
 
+    @cached_method
     def has_unread(self) -> bool:
         """Return whether a module, no test, does not parse: it may use anything."""
-        return self._has_unread
-
-    @cached_property
-    def _has_unread(self) -> bool:
         return any(self.outline(path) is None for path in self._sources())
-
-    def optimizes(self) -> bool:
-        """Return whether a module, no test, runs a backward pass or a trainer."""
-        return self._optimizes
-
-    @cached_property
-    def _looking_up(self) -> list[str]:
-        return [each for each in self._sources() if self._looks_modules_up(each)]
 
     def _looks_modules_up(self, path: str) -> bool:
         outline = self.outline(path)
         return outline is not None and outline.looks_modules_up
 
-    @cached_property
-    def _optimizes(self) -> bool:
-        return any(each.optimizes for each in self._seen())
-
-    def _seen(self) -> Iterator[Outline]:
-        """Yield the outlines of the modules whose uses count."""
+    @cached_method
+    def optimizes(self) -> bool:
+        """Return whether a module, no test, runs a backward pass or a trainer."""
         outlines = map(self.outline, self._sources())
-        return (each for each in outlines if each is not None)
+        return any(each is not None and each.optimizes for each in outlines)
 
     def prepare(self) -> None:
         """Find out who uses what, for processes that are forked later, too."""
