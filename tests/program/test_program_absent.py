@@ -8,6 +8,7 @@ import pytest
 from projects import write
 
 from torchlint.program.index import Index
+from torchlint.source import Source
 
 START = "from lib.net import Net\n"
 HERE = {"lib/__init__.py": "", "lib/net.py": "class Net: pass\nfrom lib.far import *\n"}
@@ -40,3 +41,16 @@ def test_imports_of_what_is_not_there(
 def test_a_package_of_another_project_may_have_more(tmp_path: Path) -> None:
     write(tmp_path, {**HERE, "train.py": "from lib.old import Net\n"})
     assert not Index(tmp_path).view(tmp_path / "train.py").is_broken
+
+
+@pytest.mark.parametrize(
+    ("text", "is_broken"),
+    [("New = 1\n", True), ("def bind():\n    global Old\n    Old = 1\n", False)],
+)
+def test_a_module_that_is_only_in_an_editor_counts(
+    text: str, is_broken: bool, tmp_path: Path
+) -> None:
+    write(tmp_path, {**HERE, "train.py": f"{START}from lib.new import Old\n"})
+    index = Index(tmp_path)
+    index.change(tmp_path / "lib/new.py", Source("lib/new.py", text))
+    assert index.view(tmp_path / "train.py").is_broken is is_broken

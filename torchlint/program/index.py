@@ -191,7 +191,7 @@ class Index:
     def _completed(self, graph: Graph, name: str, source: Source) -> View:
         """Return the view of a file with its files of arguments, and whether it can run."""
         view, known = select(graph, name, self._lines), self._walk.arguments
-        if Absent(graph, self.root, self._settings).breaks(name, source.text):
+        if Absent(graph, self.root, self._settings, self._source).breaks(name, source.text):
             view = view._replace(is_broken=True)
         return with_argument_files(view, source.text, known, self._text, self._making)
 
@@ -379,13 +379,16 @@ class Absent:
     """Tells which files always raise when they are started: programs that were left behind.
 
     `settings` is the text that says how the project is built, where it may name what a build makes.
+    `source` returns the text of a file as the project has it now, such as that in an editor.
     """
 
-    def __init__(self, graph: Graph, root: Path, settings: str) -> None:
+    def __init__(
+        self, graph: Graph, root: Path, settings: str, source: Callable[[str], Source]
+    ) -> None:
         self._graph = graph
-        self._imports: Imports = graph.imports
         self._root = root
         self._settings = settings
+        self._source = source
 
     def breaks(self, path: str, text: str) -> bool:
         """Return whether an import at the top of a file, which no other imports, always raises."""
@@ -408,11 +411,11 @@ class Absent:
     def _lacks_module(self, path: str, entry: Import) -> bool:
         """Return whether the module of an import is missing in a package that is here."""
         parts = entry.module.split(".") if entry.module else []
-        if self._imports.module(path, entry.level, entry.module) is not None:
+        if self._graph.imports.module(path, entry.level, entry.module) is not None:
             return False
         while parts:
             *parts, last = parts
-            home = self._imports.module(path, entry.level, ".".join(parts))
+            home = self._graph.imports.module(path, entry.level, ".".join(parts))
             if home is not None and (parts or entry.level):
                 is_package = home.path.endswith(("/", "__init__.py"))
                 folder = home.path if home.path.endswith("/") else folder_of(home.path)
@@ -430,7 +433,7 @@ class Absent:
 
     def _lacks_name(self, path: str, entry: Import) -> bool:
         """Return whether a module that is here has no word of what is imported from it."""
-        home = self._imports.module(path, entry.level, entry.module)
+        home = self._graph.imports.module(path, entry.level, entry.module)
         if entry.name is None or home is None or not home.is_sure or is_test(home.path):
             return False
         outline = self._graph.outline(home.path)
@@ -439,13 +442,11 @@ class Absent:
         words = {word for each in outline.definitions for word in each.lookups}
         if words or outline.looks_modules_up or "__getattr__" in self._graph.numbers(home.path):
             return False
-        if any(self._imports.module(home.path, *each) is None for each in outline.stars):
+        if any(self._graph.imports.module(home.path, *each) is None for each in outline.stars):
             return False
-        in_package = home.path.endswith("__init__.py")
-        if in_package and self._has(folder_of(home.path), entry.name):
-            return False
-        text = (self._root / home.path).read_text(encoding="utf-8", errors="replace")
-        return re.search(rf"\b{entry.name}\b", text) is None
+        is_package = home.path.endswith("__init__.py")
+        is_beside = is_package and self._has(folder_of(home.path), entry.name)
+        return not is_beside and not re.search(rf"\b{entry.name}\b", self._source(home.path).text)
 
 
 def _head(entry: Import) -> str:

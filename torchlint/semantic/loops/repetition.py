@@ -36,6 +36,7 @@ _ONCE: Final = frozenset(
 _TRAINS: Final = frozenset("train training run fit".split())
 _PASSES: Final = frozenset("step batch iter iteration minibatch".split())
 """Words that make the function of one step of these: `train_step`, `run_batch`."""
+_NOISE: Final = ("torch.randn", "torch.rand")
 _REPEATED: Final = "the loop that runs this in every step"
 
 
@@ -99,12 +100,12 @@ class Repetition(LoopAnalysis):
     def _is_step(self, function: cst.FunctionDef) -> bool:
         if self.generation.samples(function):
             return False
-        owner = self.scopes.scope(function).node
-        if isinstance(owner, cst.ClassDef) and _STEPS.fullmatch(function.name.value):
-            if derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION):
+        owner, name = self.scopes.scope(function).node, function.name.value
+        if isinstance(owner, cst.ClassDef):
+            if name in STEPS and is_applied(self.functions, owner):
                 return True
-        if isinstance(owner, cst.ClassDef) and function.name.value in STEPS:
-            if is_applied(self.functions, owner):
+            is_network = derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION)
+            if is_network and _STEPS.fullmatch(name):
                 return True
         callers = self.functions.callers(function)
         if not callers:
@@ -124,7 +125,14 @@ class Repetition(LoopAnalysis):
         if name_words & _UPDATES:
             steps = any(map(self.loops.is_step, self.functions.own(function.body, cst.Call)))
             return steps or (trains_once and self.loops.runs_module(function.body))
-        return bool(name_words & _ANSWERS) and self.loops.runs_module(function.body)
+        answers = name_words & _ANSWERS and self.loops.runs_module(function.body)
+        return bool(answers) and not self._draws_as_told(function)
+
+    def _draws_as_told(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function draws as many rows of noise as its caller says, to show it."""
+        calls = self.functions.own(function.body, cst.Call)
+        noise = [each for each in calls if each.args and self.names.name(each.func) in _NOISE]
+        return any(self.scopes.only(each.args[0].value).parameter is not None for each in noise)
 
     def _draws_batches(self, function: cst.FunctionDef) -> bool:
         """Return whether one call of a function iterates over many batches."""
