@@ -12,6 +12,7 @@ from torchlint.api import (
     Finding,
     Fix,
     Form,
+    Impact,
     Kind,
     Note,
     Reading,
@@ -57,7 +58,8 @@ class ScalarsReadOneByOne(Rule):
             )
             notes = tuple(Note(script.span(each.node), "copied as well") for each in found[1:])
             fix = _fix(script, found)
-            yield Finding(self.code, script.span(first), message, fix, notes)
+            impact: Impact | None = "low" if len(found) == _FEW else None
+            yield Finding(self.code, script.span(first), message, fix, notes, impact)
 
     def _of_dictionaries(self, script: Script) -> Iterator[Finding]:
         """Yield the comprehensions that read the values of a dictionary one by one."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Role, Rule, Script, Step
+from torchlint.api import Finding, Fix, Impact, Role, Rule, Script, Step
 from torchlint_rules.shared.cuda import (
     in_environment,
     makers,
@@ -21,6 +21,7 @@ from torchlint_rules.shared.cuda import (
     setting,
     surroundings,
     trains,
+    trains_in_float32,
 )
 
 _SET: Final = re.compile(r"float32_matmul_precision|fp32_precision|tf32")
@@ -48,7 +49,8 @@ class Tf32Off(Rule):
         if in_environment(script) or not any(map(_multiplies, surroundings(script))):
             return
         steps = [each for each in script.loops.steps.all if script.loops.steps.updates(each)]
-        if steps and all(_is_light(script, each) for each in steps):
+        heavy = [each for each in steps if not _is_light(script, each)]
+        if steps and not heavy:
             return
         program = trains(script)
         node = place(script) if program or _trains_its_own(script) else None
@@ -63,7 +65,9 @@ class Tf32Off(Rule):
             "float32 matmuls do not use tensor cores: call "
             '`torch.set_float32_matmul_precision("high")` at startup'
         )
-        yield Finding(self.code, script.span(node), message, fix)
+        covered = bool(heavy) and all(trains_in_float32(script, each) for each in heavy)
+        impact: Impact | None = "low" if covered else None
+        yield Finding(self.code, script.span(node), message, fix, impact=impact)
 
 
 def _multiplies(script: Script) -> bool:

@@ -58,6 +58,7 @@ _TAKES: Final = {
 }
 _WRONG: Final = "the loss changes: until now it was computed from probabilities"
 _ROUNDS: Final = "the loss rounds differently, and no longer saturates"
+_FILLED: Final = frozenset("ones zeros full ones_like zeros_like full_like".split())
 _PASSING: Final = frozenset("squeeze unsqueeze view reshape flatten permute float to cuda".split())
 _MOVES: Final = ("to", "cuda", "cpu", "double", "float", "half")
 Path = tuple[int, ...]
@@ -110,7 +111,9 @@ class SoftmaxBeforeCrossEntropy(Rule):
         else:
             notes = (Note(script.span(loss.node), "the loss that gets it"),)
         off = script.values.gradients.grad(loss.node) is Grad.OFF
-        impact: Impact | None = "low" if off else None
+        meant = loss.kind == "bce" and activation.node is not loss.given
+        meant = meant and (_judges(script, loss) or _rebuilds(script, loss))
+        impact: Impact | None = "low" if off or meant else None
         return Finding(self.code, script.span(activation.node), message, fix, notes, impact)
 
 
@@ -148,6 +151,57 @@ def _loss(script: Script, call: cst.Call) -> str:
     made = _made(script, call.func) if call.args else None
     loss = _CRITERIA.get(script.name(made.func) or "", "") if made is not None else ""
     return loss if loss and script.kind(call.func) is Kind.CRITERION else ""
+
+
+# -- what the sigmoid of a network is for -----------------------------------------
+
+
+def _target(script: Script, loss: Loss) -> cst.BaseExpression | None:
+    given = script.calls.at(loss.node).given("target", 1)
+    return given.value if given is not None else None
+
+
+def _judges(script: Script, loss: Loss) -> bool:
+    """Return whether all targets are one number, as those of what tells real from made are."""
+    target = _target(script, loss)
+    made = script.values.origins.of(target).values if target is not None else ()
+    return bool(made) and all(_is_filled(script, each) for each in made)
+
+
+def _is_filled(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether an expression makes a tensor of one number."""
+    if not isinstance(node, cst.Call):
+        return False
+    name = script.name(node.func) or ""
+    if name.removeprefix("torch.") in _FILLED or method_of(node) == "fill_":
+        return True
+    wraps = name == "torch.autograd.Variable" and node.args
+    inner = node.args[0].value if wraps else receiver_of(node, *_PASSING, *_MOVES)
+    return inner is not None and _is_filled(script, inner)
+
+
+def _rebuilds(script: Script, loss: Loss) -> bool:
+    """Return whether a network is to give back what it got, as a decoder of pictures does."""
+    target = _target(script, loss)
+    wanted = _sources(script, target) if target is not None else set()
+    return any(
+        not wanted.isdisjoint(_sources(script, arg.value))
+        for call, _ in script.modules.lineage.of(loss.given).calls
+        for arg in call.args
+    )
+
+
+def _sources(script: Script, node: cst.BaseExpression) -> set[Binding]:
+    """Return the assignments to the name that a value is a view of, also those of callers."""
+    while (owner := receiver_of(node, *_PASSING, *_MOVES)) is not None:
+        node = owner
+    found: set[Binding] = set()
+    for binding in script.scopes.reaching(node) if isinstance(node, cst.Name) else ():
+        found.add(binding)
+        if isinstance(binding.node, cst.Param):
+            for given in script.functions.given(binding.node):
+                found |= script.answer(_sources, given, set())
+    return found
 
 
 def _made(script: Script, node: cst.BaseExpression) -> cst.Call | None:

@@ -17,6 +17,10 @@ from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _MOST: Final = 300_000
 """Weights of a tiny network: a digit's 784 pixels and two layers of 256 have fewer."""
+_MOST_OF_ROWS: Final = 1_000_000
+"""The same for dense layers alone, which mostly get one row for each sample."""
+_MOST_OF_MAPS: Final = 2_000_000
+"""The same for convolutions of small images, and the dense layers that read their maps."""
 _MOST_OF_IMAGES: Final = 25_000_000
 """The same for dense layers that read or make whole images: one product for each layer."""
 _MOST_UPDATED: Final = 200_000
@@ -45,6 +49,9 @@ _GATES: Final = {
     "MultiheadAttention": ("embed_dim", "embed_dim", 4),
 }  # fmt: skip
 """Layers of matrices: the arguments with their widths, and how many matrices they have."""
+_DENSE: Final = "torch.nn.Linear"
+_SIDES: Final = (("in_features", 0), ("out_features", 1))
+_TABLE: Final = "torch.nn.Embedding"
 _HEAVY: Final = re.compile(
     r"torch\.nn\.(?:Lazy\w+|Conv\w+|Transformer\w*|MultiheadAttention|Bilinear|EmbeddingBag)"
 )
@@ -72,12 +79,42 @@ class Sizes(ValueAnalysis):
         self.networks = networks
 
     def are_tiny(self, *networks: cst.BaseExpression) -> bool:
-        """Return whether networks are a few layers of small known widths, on small images."""
+        """Return whether each of some networks has few weights, for the layers that it has.
+
+        Tables of embeddings do not count: nothing is multiplied by them.
+        """
         roots: Roots = frozenset().union(*map(self.networks.roots, networks))
-        dense = frozenset(filter(self._is_dense_on_images, roots))
-        if dense and (roots == dense or self._are_tiny(roots - dense)):
-            return self._are_tiny(roots, _MOST_OF_IMAGES)
-        return self._are_tiny(roots) and all(map(self._sees_small_images, roots))
+        learned = [root for root in roots if self._weights(root)]
+        return bool(learned) and all(
+            min(self._weights(root), self._multiplied(root)) <= self._most(root) for root in learned
+        )
+
+    def _most(self, root: Root) -> int:
+        """Return how many weights a tiny network of the same layers may have."""
+        channels, sides, other = [0], list[cst.Arg](), False
+        for region in self.regions(root):
+            for call in self.tree.within(region, cst.Call):
+                name = self.names.name(call.func) or ""
+                if _CONVOLUTION.fullmatch(name):
+                    channels.append(self._width(call, "out_channels", 1) or 0)
+                elif name == _DENSE:
+                    given = (self.values.argument_node(call, *side) for side in _SIDES)
+                    sides += filter(None, given)
+                else:
+                    other = other or not self._is_between(call, name)
+            other = other or self._multiplies(region)
+        widths = [self.widths.number(each.value) or 0 for each in sides]
+        if len(channels) > 1:
+            reads_small_maps = max(widths, default=0) > max(channels) <= _FILTERS
+            return (_MOST if other else _MOST_OF_MAPS) if reads_small_maps else 0
+        if other or not sides:
+            return _MOST
+        flat = any(self.widths.is_flattened(each.value) for each in sides)
+        return _MOST_OF_IMAGES if flat else _MOST_OF_ROWS
+
+    def _multiplies(self, region: cst.CSTNode) -> bool:
+        """Return whether code multiplies matrices by the operator."""
+        return next(self.tree.within(region, cst.MatrixMultiply), None) is not None
 
     def are_convolutional(self, *networks: cst.BaseExpression) -> bool:
         """Return whether networks that are all in view do most of their work in convolutions."""
@@ -85,13 +122,13 @@ class Sizes(ValueAnalysis):
         roots = frozenset(filter(self._weights, roots))
         convolutions = dense = 0
         for region in (region for root in roots for region in self.regions(root)):
-            if next(self.tree.within(region, cst.MatrixMultiply), None) is not None:
+            if self._multiplies(region):
                 return False
             for call in self.tree.within(region, cst.Call):
                 name = self.names.name(call.func) or ""
                 if _CONVOLUTION.fullmatch(name):
                     convolutions += 1
-                elif name == "torch.nn.Linear":
+                elif name == _DENSE:
                     dense += 1
                 elif not self._is_between(call, name):
                     return False
@@ -99,7 +136,7 @@ class Sizes(ValueAnalysis):
 
     def updates_tiny(self, optimizer: cst.Call) -> bool:
         """Return whether all networks whose parameters an optimizer holds are tiny together."""
-        return self._are_tiny(self.networks.held(optimizer), _MOST_UPDATED)
+        return 0 < sum(map(self._weights, self.networks.held(optimizer))) <= _MOST_UPDATED
 
     def is_weightless(self, network: cst.BaseExpression) -> bool:
         """Return whether a network is a class in view that has no weights to record graphs of."""
@@ -123,48 +160,35 @@ class Sizes(ValueAnalysis):
         name = self.names.name(maker.func) if isinstance(maker, cst.Call) else None
         return made is not None or (name or "").startswith("torch.nn.")
 
-    def _are_tiny(self, roots: Roots, most: int = _MOST) -> bool:
-        return 0 < sum(map(self._weights, roots)) <= most
-
-    def _is_dense_on_images(self, root: Root) -> bool:
-        """Return whether all weights are of dense layers, and one has as many sides as pixels."""
-        sides: list[cst.Arg | None] = []
-        for region in self.regions(root):
-            for call in self.tree.within(region, cst.Call):
-                name = self.names.name(call.func) or ""
-                if name == "torch.nn.Linear":
-                    sides.append(self.values.argument_node(call, "in_features", 0))
-                    sides.append(self.values.argument_node(call, "out_features", 1))
-                elif not self._is_between(call, name):
-                    return False
-        return any(each is not None and self.widths.is_flattened(each.value) for each in sides)
-
     def _is_between(self, call: cst.Call, name: str) -> bool:
         """Return whether a call may stand between dense layers that get one row for an image."""
         if _MIXING.fullmatch(name):
             return False
+        if name == _TABLE and 0 < (self._width(call, "num_embeddings", 0) or 0) <= _NARROW:
+            return True  # a table of classes, not of the words of a text
         return bool(_NORMS.fullmatch(name)) or not self._weights_of(call)
 
-    def _sees_small_images(self, root: Root) -> bool:
-        """Return whether a network does not convolve, or a dense layer reads its flattened maps."""
-        channels, dense = [0], [0]
-        for region in self.regions(root):
-            for call in self.tree.within(region, cst.Call):
-                name = self.names.name(call.func) or ""
-                if _CONVOLUTION.fullmatch(name):
-                    channels.append(self._width(call, "out_channels", 1) or 0)
-                elif name == "torch.nn.Linear":
-                    dense.append(self._width(call, "in_features", 0) or 0)
-        return len(channels) == 1 or max(dense) > max(channels) <= _FILTERS
+    def _multiplied(self, root: Root) -> int:
+        """Return the weights of a network without tables, if the widths of dense layers are known.
 
-    def _weights(self, root: Root) -> int:
+        What is as wide as there are words is unknown, as their number mostly is.
+        """
+        calls = [
+            call for region in self.regions(root) for call in self.tree.within(region, cst.Call)
+        ]
+        dense = [call for call in calls if self.names.name(call.func) == _DENSE]
+        known = all(self._width(call, *side) is not None for call in dense for side in _SIDES)
+        return self._weights(root, tables=False) if known else _UNKNOWN
+
+    def _weights(self, root: Root, *, tables: bool = True) -> int:
         """Return the weights of a network, more than a tiny one has if some are unknown."""
         total = 0 if self._makers(root) else _UNKNOWN
         for region in self.regions(root):
             for call in self.tree.within(region, cst.Call):
                 if isinstance(region, cst.Call) and self._is_filled_elsewhere(call):
                     return _UNKNOWN
-                total += self._weights_of(call) * self._times(call, region)
+                if tables or self.names.name(call.func) != _TABLE:
+                    total += self._weights_of(call) * self._times(call, region)
         made = root if total >= _UNKNOWN and isinstance(root, cst.Call) else None
         return _MOST_UPDATED if made is not None and self._is_narrow(made) else total
 
@@ -311,7 +335,7 @@ class Sizes(ValueAnalysis):
 
     def _fits(self, call: cst.Call, width: int) -> bool:
         """Return whether a layer with one unknown width can be taken to be small."""
-        return width <= _WIDE and self.names.name(call.func) != "torch.nn.Embedding"
+        return width <= _WIDE and self.names.name(call.func) != _TABLE
 
     def _is_filled_elsewhere(self, call: cst.Call) -> bool:
         """Return whether a container gets members that do not stand inside its call."""
