@@ -114,11 +114,9 @@ def _holds_tensors(script: Script, node: cst.BaseExpression) -> bool:
     value = script.values.value_of(node).node
     if isinstance(value, cst.Dict):
         held = [each.value for each in value.elements if isinstance(each, cst.DictElement)]
-        some = [each for each in held if script.kind(each) in TENSORS]
-        return (
-            len(some) >= _FEW
-            and not any(map(script.values.placement.on_host, some))
-            and len(some) == len(held)
+        on_host = script.values.placement.on_host
+        return len(held) >= _FEW and all(
+            script.kind(each) in TENSORS and not on_host(each) for each in held
         )
     return isinstance(value, cst.Call) and script.loops.module_call(value) is not None
 

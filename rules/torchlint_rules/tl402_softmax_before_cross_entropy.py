@@ -58,7 +58,6 @@ _TAKES: Final = {
 }
 _WRONG: Final = "the loss changes: until now it was computed from probabilities"
 _ROUNDS: Final = "the loss rounds differently, and no longer saturates"
-_FILLED: Final = frozenset("ones zeros full ones_like zeros_like full_like".split())
 _PASSING: Final = frozenset("squeeze unsqueeze view reshape flatten permute float to cuda".split())
 _MOVES: Final = ("to", "cuda", "cpu", "double", "float", "half")
 Path = tuple[int, ...]
@@ -111,9 +110,9 @@ class SoftmaxBeforeCrossEntropy(Rule):
         else:
             notes = (Note(script.span(loss.node), "the loss that gets it"),)
         off = script.values.gradients.grad(loss.node) is Grad.OFF
-        meant = loss.kind == "bce" and activation.node is not loss.given
-        meant = meant and (_judges(script, loss) or _rebuilds(script, loss))
-        impact: Impact | None = "low" if off or meant else None
+        inside = loss.kind == "bce" and activation.node is not loss.given
+        mild = off or (inside and _is_generative(script, loss))
+        impact: Impact | None = "low" if mild else None
         return Finding(self.code, script.span(activation.node), message, fix, notes, impact)
 
 
@@ -129,11 +128,9 @@ def _losses(script: Script) -> Iterator[Loss]:
     named = [site.node for site in script.calls.of(*_FUNCTIONS)]
     for call in script.tree.all(cst.Call) if made else named:
         kind = _loss(script, call)
-        given = next((a.value for a in call.args if a.keyword and a.keyword.value == "input"), None)
-        if kind and call.args and given is None and not call.args[0].star:
-            given = call.args[0].value if call.args[0].keyword is None else None
-        if kind and given is not None and not _picks(script, call, kind):
-            yield Loss(kind, call, given)
+        given = script.calls.at(call).given("input", 0) if kind else None
+        if given is not None and not _picks(script, call, kind):
+            yield Loss(kind, call, given.value)
 
 
 def _picks(script: Script, call: cst.Call, kind: str) -> bool:
@@ -156,51 +153,27 @@ def _loss(script: Script, call: cst.Call) -> str:
 # -- what the sigmoid of a network is for -----------------------------------------
 
 
-def _target(script: Script, loss: Loss) -> cst.BaseExpression | None:
-    given = script.calls.at(loss.node).given("target", 1)
-    return given.value if given is not None else None
-
-
-def _judges(script: Script, loss: Loss) -> bool:
-    """Return whether all targets are one number, as those of what tells real from made are."""
-    target = _target(script, loss)
-    made = script.values.origins.of(target).values if target is not None else ()
-    return bool(made) and all(_is_filled(script, each) for each in made)
-
-
-def _is_filled(script: Script, node: cst.BaseExpression) -> bool:
-    """Return whether an expression makes a tensor of one number."""
-    if not isinstance(node, cst.Call):
-        return False
-    name = script.name(node.func) or ""
-    if name.removeprefix("torch.") in _FILLED or method_of(node) == "fill_":
+def _is_generative(script: Script, loss: Loss) -> bool:
+    """Return whether a network has a rival in its step, or is to give back what it got."""
+    calls = [call for call, _ in script.modules.lineage.of(loss.given).calls]
+    steps = script.loops.steps
+    own = (step for step in steps.all if any(call in step.forwards for call in calls))
+    if not all(map(steps.is_alone, own)):
         return True
-    wraps = name == "torch.autograd.Variable" and node.args
-    inner = node.args[0].value if wraps else receiver_of(node, *_PASSING, *_MOVES)
-    return inner is not None and _is_filled(script, inner)
-
-
-def _rebuilds(script: Script, loss: Loss) -> bool:
-    """Return whether a network is to give back what it got, as a decoder of pictures does."""
-    target = _target(script, loss)
-    wanted = _sources(script, target) if target is not None else set()
-    return any(
-        not wanted.isdisjoint(_sources(script, arg.value))
-        for call, _ in script.modules.lineage.of(loss.given).calls
-        for arg in call.args
-    )
+    target = script.calls.at(loss.node).given("target", 1)
+    wanted = _sources(script, target.value) if target is not None else set()
+    fed = (arg.value for call in calls for arg in call.args)
+    return any(not wanted.isdisjoint(_sources(script, each)) for each in fed)
 
 
 def _sources(script: Script, node: cst.BaseExpression) -> set[Binding]:
     """Return the assignments to the name that a value is a view of, also those of callers."""
     while (owner := receiver_of(node, *_PASSING, *_MOVES)) is not None:
         node = owner
-    found: set[Binding] = set()
-    for binding in script.scopes.reaching(node) if isinstance(node, cst.Name) else ():
-        found.add(binding)
-        if isinstance(binding.node, cst.Param):
-            for given in script.functions.given(binding.node):
-                found |= script.answer(_sources, given, set())
+    found = set(script.scopes.reaching(node)) if isinstance(node, cst.Name) else set()
+    for parameter in [each.node for each in found if isinstance(each.node, cst.Param)]:
+        for given in script.functions.given(parameter):
+            found |= script.answer(_sources, given, set())
     return found
 
 
@@ -244,7 +217,8 @@ def _joint(found: list[list[Activation]]) -> list[Activation]:
 
 def _bound(script: Script, binding: Binding, path: Path, depth: int) -> list[Activation]:
     if isinstance(binding.node, cst.Param):
-        return _handed(script, binding.node, path, depth)
+        given = script.functions.given(binding.node)
+        return _joint([_ends(script, value, path, depth - 1) for value in given])
     if binding.value is None or binding.starred:
         return []
     if binding.how is How.ASSIGN:
@@ -252,12 +226,6 @@ def _bound(script: Script, binding: Binding, path: Path, depth: int) -> list[Act
     if binding.how is How.UNPACKED:
         return _ends(script, binding.value, (*binding.path, *path), depth - 1)
     return []
-
-
-def _handed(script: Script, parameter: cst.Param, path: Path, depth: int) -> list[Activation]:
-    """Return the activations at the end of every argument that this file passes for a parameter."""
-    given = script.functions.given(parameter)
-    return _joint([_ends(script, value, path, depth - 1) for value in given])
 
 
 def _called(script: Script, call: cst.Call, path: Path, depth: int) -> list[Activation]:
@@ -377,10 +345,8 @@ def _operand(script: Script, call: cst.Call) -> cst.BaseExpression | None:
     owner = receiver_of(call, *_METHODS, "log")
     if owner is not None and script.name(call.func) is None and _made(script, call.func) is None:
         return owner
-    first = call.args[0] if call.args else None
-    if first is None or first.star or (first.keyword and first.keyword.value != "input"):
-        return None
-    return first.value
+    given = script.calls.at(call).given("input", 0)
+    return given.value if given is not None else None
 
 
 def _logarithmic(script: Script, activation: Activation) -> Edits | None:

@@ -138,19 +138,7 @@ def _runs(script: Script, step: Step, network: cst.BaseExpression) -> bool:
     return any(each is not None and script.modules.same(each, network) for each in run)
 
 
-def runs_tiny(script: Script, step: Step) -> bool:
-    """Return whether a step trains only networks too tiny for their precision to matter."""
-    trained = _trained_in(script, step)
-    return bool(trained) and script.modules.sizes.are_tiny(*trained)
-
-
-def runs_convolutions(script: Script, step: Step) -> bool:
-    """Return whether the networks that a step trains mainly convolve."""
-    trained = _trained_in(script, step)
-    return bool(trained) and script.modules.sizes.are_convolutional(*trained)
-
-
-def _trained_in(script: Script, step: Step) -> list[cst.BaseExpression]:
+def trained_in(script: Script, step: Step) -> list[cst.BaseExpression]:
     """Return the networks that a step trains, none if one of them is unknown."""
     lineage = script.modules.lineage
     networks: list[cst.BaseExpression] = []
@@ -220,9 +208,9 @@ def _is_plain(script: Script, step: Step) -> bool:
         return False
     if script.loops.is_done(step.backward, Duty.PRECISION):
         return False
-    if runs_tiny(script, step) or script.loops.steps.run_on_host(step):
+    if script.loops.steps.run_on_host(step) or script.modules.graphs.are_trained_in(step):
         return False
-    if script.modules.graphs.are_trained_in(step):
+    if script.modules.sizes.are_tiny(*trained_in(script, step)):
         return False
     made = [call for call in script.tree.all(cst.Call) if script.kind(call) is Kind.OPTIMIZER]
     return not made or not all(_moves_tensors(script, call) for call in made)
@@ -312,16 +300,6 @@ def _unmoved(call: cst.Call) -> cst.Call:
     while isinstance(inner := receiver_of(call, "to", "cuda", "train", "float"), cst.Call):
         call = inner
     return call
-
-
-def regions(script: Script, made: cst.Call) -> list[cst.CSTNode]:
-    """Return the code that builds a network: the call itself and the code of this file it runs."""
-    found: list[cst.CSTNode] = [made]
-    for region in found:
-        for inner in script.functions.definitions(region):
-            if inner not in found:
-                found.append(inner)
-    return found
 
 
 def setting(script: Script, line: str) -> Edits | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -49,8 +49,7 @@ _GATES: Final = {
     "MultiheadAttention": ("embed_dim", "embed_dim", 4),
 }  # fmt: skip
 """Layers of matrices: the arguments with their widths, and how many matrices they have."""
-_DENSE: Final = "torch.nn.Linear"
-_SIDES: Final = (("in_features", 0), ("out_features", 1))
+_SIDES: Final = ("in_features", "out_features")
 _TABLE: Final = "torch.nn.Embedding"
 _HEAVY: Final = re.compile(
     r"torch\.nn\.(?:Lazy\w+|Conv\w+|Transformer\w*|MultiheadAttention|Bilinear|EmbeddingBag)"
@@ -70,6 +69,17 @@ _SHAPED: Final = re.compile(r"torch\.(?:\w*Tensor|empty|zeros|ones|randn?)")
 _RANGE: Final = "builtins.range"
 
 
+class _Layers(NamedTuple):
+    """The layers of a network: what its convolutions make, and the widths of its dense layers.
+
+    `others`: layers and products that work over sequences, and calls that may make any layer.
+    """
+
+    channels: list[int]
+    sides: list[cst.Arg]
+    others: list[cst.CSTNode]
+
+
 class Sizes(ValueAnalysis):
     """Counts the weights of networks whose layers are all in view, with their widths."""
 
@@ -79,60 +89,47 @@ class Sizes(ValueAnalysis):
         self.networks = networks
 
     def are_tiny(self, *networks: cst.BaseExpression) -> bool:
-        """Return whether each of some networks has few weights, for the layers that it has.
-
-        Tables of embeddings do not count: nothing is multiplied by them.
-        """
+        """Return whether each of some networks has few weights, for the layers that it has."""
         roots: Roots = frozenset().union(*map(self.networks.roots, networks))
-        learned = [root for root in roots if self._weights(root)]
-        return bool(learned) and all(
-            min(self._weights(root), self._multiplied(root)) <= self._most(root) for root in learned
-        )
+        learned = list(filter(self._weights, roots))
+        return bool(learned) and all(map(self._is_tiny, learned))
 
-    def _most(self, root: Root) -> int:
-        """Return how many weights a tiny network of the same layers may have."""
-        channels, sides, other = [0], list[cst.Arg](), False
-        for region in self.regions(root):
-            for call in self.tree.within(region, cst.Call):
-                name = self.names.name(call.func) or ""
-                if _CONVOLUTION.fullmatch(name):
-                    channels.append(self._width(call, "out_channels", 1) or 0)
-                elif name == _DENSE:
-                    given = (self.values.argument_node(call, *side) for side in _SIDES)
-                    sides += filter(None, given)
-                else:
-                    other = other or not self._is_between(call, name)
-            other = other or self._multiplies(region)
-        widths = [self.widths.number(each.value) or 0 for each in sides]
-        if len(channels) > 1:
-            reads_small_maps = max(widths, default=0) > max(channels) <= _FILTERS
-            return (_MOST if other else _MOST_OF_MAPS) if reads_small_maps else 0
-        if other or not sides:
-            return _MOST
-        flat = any(self.widths.is_flattened(each.value) for each in sides)
-        return _MOST_OF_IMAGES if flat else _MOST_OF_ROWS
-
-    def _multiplies(self, region: cst.CSTNode) -> bool:
-        """Return whether code multiplies matrices by the operator."""
-        return next(self.tree.within(region, cst.MatrixMultiply), None) is not None
+    def _is_tiny(self, root: Root) -> bool:
+        layers = self._layers(root)
+        widths = [self.widths.number(each.value) for each in layers.sides]
+        # Nothing is multiplied by a table, but by a layer as wide as there are words.
+        weights = self._weights(root, tables=None in widths)
+        if layers.channels:
+            small = max(filter(None, widths), default=0) > max(layers.channels) <= _FILTERS
+            return small and weights <= (_MOST if layers.others else _MOST_OF_MAPS)
+        if layers.others or not widths:
+            return weights <= _MOST
+        images = any(self.widths.is_flattened(each.value) for each in layers.sides)
+        return weights <= (_MOST_OF_IMAGES if images else _MOST_OF_ROWS)
 
     def are_convolutional(self, *networks: cst.BaseExpression) -> bool:
         """Return whether networks that are all in view do most of their work in convolutions."""
         roots: Roots = frozenset().union(*map(self.networks.roots, networks))
-        roots = frozenset(filter(self._weights, roots))
-        convolutions = dense = 0
-        for region in (region for root in roots for region in self.regions(root)):
-            if self._multiplies(region):
-                return False
+        learned = list(filter(self._weights, roots))
+        layers = list(map(self._layers, learned))
+        if not all(map(self._makers, learned)) or any(each.others for each in layers):
+            return False
+        return sum(2 * len(each.channels) - len(each.sides) for each in layers) > 0
+
+    def _layers(self, root: Root) -> _Layers:
+        layers = _Layers([], [], [])
+        for region in self.regions(root):
+            layers.others.extend(self.tree.within(region, cst.MatrixMultiply))
             for call in self.tree.within(region, cst.Call):
                 name = self.names.name(call.func) or ""
                 if _CONVOLUTION.fullmatch(name):
-                    convolutions += 1
-                elif name == _DENSE:
-                    dense += 1
+                    layers.channels.append(self._width(call, "out_channels", 1) or 0)
+                elif name == "torch.nn.Linear":
+                    sides = map(self.values.argument_node, (call, call), _SIDES, (0, 1))
+                    layers.sides.extend(filter(None, sides))
                 elif not self._is_between(call, name):
-                    return False
-        return all(map(self._makers, roots)) and convolutions > dense
+                    layers.others.append(call)
+        return layers
 
     def updates_tiny(self, optimizer: cst.Call) -> bool:
         """Return whether all networks whose parameters an optimizer holds are tiny together."""
@@ -167,18 +164,6 @@ class Sizes(ValueAnalysis):
         if name == _TABLE and 0 < (self._width(call, "num_embeddings", 0) or 0) <= _NARROW:
             return True  # a table of classes, not of the words of a text
         return bool(_NORMS.fullmatch(name)) or not self._weights_of(call)
-
-    def _multiplied(self, root: Root) -> int:
-        """Return the weights of a network without tables, if the widths of dense layers are known.
-
-        What is as wide as there are words is unknown, as their number mostly is.
-        """
-        calls = [
-            call for region in self.regions(root) for call in self.tree.within(region, cst.Call)
-        ]
-        dense = [call for call in calls if self.names.name(call.func) == _DENSE]
-        known = all(self._width(call, *side) is not None for call in dense for side in _SIDES)
-        return self._weights(root, tables=False) if known else _UNKNOWN
 
     def _weights(self, root: Root, *, tables: bool = True) -> int:
         """Return the weights of a network, more than a tiny one has if some are unknown."""
