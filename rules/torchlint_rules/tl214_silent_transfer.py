@@ -201,8 +201,6 @@ def _entries(script: Script) -> Iterator[_Transfer]:
         if not held and script.kind(target.value) is not Kind.NDARRAY:
             continue
         single = all(isinstance(each.slice, cst.Index) for each in target.slice)
-        if isinstance(line.value, cst.Call) and script.program.moves.move(line.value) is not None:
-            continue  # nobody moves a number there before: this is a list of tensors
         if single and script.values.placement.may_be_on_device(line.value):
             name = script.tree.brief(target.value)
             cost = f"waits for the device to put a number into `{name}`; keep it in a tensor there"
