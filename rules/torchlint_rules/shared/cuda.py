@@ -93,10 +93,6 @@ def _plays(script: Script) -> bool:
 
 def named_convolutional(script: Script) -> bool:
     """Return whether the script builds a network whose name says that it is convolutional."""
-    return script.once(_named_convolutional)
-
-
-def _named_convolutional(script: Script) -> bool:
     return any(is_convolutional(script, call) for call in script.tree.all(cst.Call))
 
 
@@ -112,10 +108,6 @@ def is_convolutional(script: Script, call: cst.Call) -> bool:
 
 def trains(script: Script) -> bool:
     """Return whether the file is a program that trains a network."""
-    return script.once(_trains)
-
-
-def _trains(script: Script) -> bool:
     steps = [step for step in script.loops.steps.all if script.loops.steps.updates(step)]
     return bool(steps) and (
         bool(script.loops.guard.guards())
