@@ -97,10 +97,11 @@ class SoftmaxBeforeCrossEntropy(Rule):
     def _finding(
         self, script: Script, loss: Loss, activation: Activation, template: str
     ) -> Finding:
-        name, place = script.code(loss.node.func), _spelled(script, activation.node)
+        name, func = script.code(loss.node.func), activation.node.func
+        place = method_of(activation.node) if script.name(func) is None else ""
         functional = script.name(loss.node.func) is not None
         better = "binary_cross_entropy_with_logits" if functional else "BCEWithLogitsLoss"
-        message = template.format(loss=name, place=place, better=better)
+        message = template.format(loss=name, place=place or script.code(func), better=better)
         fix: Fix | None = None
         notes: tuple[Note, ...] = ()
         if activation.node is loss.given:
@@ -114,12 +115,6 @@ class SoftmaxBeforeCrossEntropy(Rule):
         mild = off or (inside and _is_generative(script, loss))
         impact: Impact | None = "low" if mild else None
         return Finding(self.code, script.span(activation.node), message, fix, notes, impact)
-
-
-def _spelled(script: Script, node: cst.Call) -> str:
-    """Return the start of the message for an activation."""
-    method = method_of(node) if script.name(node.func) is None else ""
-    return method or script.code(node.func)
 
 
 def _losses(script: Script) -> Iterator[Loss]:

@@ -152,7 +152,8 @@ def trains_in_float32(script: Script, step: Step) -> bool:
 
 def keeps_to_float32(script: Script) -> bool:
     """Return whether the code around a step chooses a precision, or needs float32 or more."""
-    if script.values.precision.mentions_low_precision:
+    precision = script.values.precision
+    if precision.mentions_low_precision or precision.is_wide:
         return True
     if script.program.vocabulary.has_lowered(_SHARDED):
         return True
@@ -167,19 +168,15 @@ def keeps_to_float32(script: Script) -> bool:
         return True
     if any(name in _FULL or name.startswith("torch.sparse") for name in script.calls.called):
         return True
-    if any(
-        log.node.args and _is_rest(log.node.args[0].value) for log in script.calls.of("torch.log")
-    ):
+    logs = (each.node for each in script.calls.of("torch.log"))
+    if any(log.args and _is_rest(log.args[0].value) for log in logs):
         return True
-    spoken = script.tree.mentions(*_KEYWORDS)
-    if spoken and any(
+    return script.tree.mentions(*_KEYWORDS) and any(
         arg.keyword is not None
         and arg.keyword.value in _KEYWORDS
         and script.code(arg.value) != "False"
         for arg in script.tree.all(cst.Arg)
-    ):
-        return True
-    return script.values.precision.is_wide
+    )
 
 
 def _is_rest(node: cst.BaseExpression) -> bool:
