@@ -12,6 +12,7 @@ from torchlint.api import (
     Finding,
     Fix,
     Form,
+    Impact,
     Kind,
     Note,
     Reading,
@@ -57,7 +58,8 @@ class ScalarsReadOneByOne(Rule):
             )
             notes = tuple(Note(script.span(each.node), "copied as well") for each in found[1:])
             fix = _fix(script, found)
-            yield Finding(self.code, script.span(first), message, fix, notes)
+            impact: Impact | None = "low" if len(found) == _FEW else None
+            yield Finding(self.code, script.span(first), message, fix, notes, impact)
 
     def _of_dictionaries(self, script: Script) -> Iterator[Finding]:
         """Yield the comprehensions that read the values of a dictionary one by one."""
@@ -112,11 +114,9 @@ def _holds_tensors(script: Script, node: cst.BaseExpression) -> bool:
     value = script.values.value_of(node).node
     if isinstance(value, cst.Dict):
         held = [each.value for each in value.elements if isinstance(each, cst.DictElement)]
-        some = [each for each in held if script.kind(each) in TENSORS]
-        return (
-            len(some) >= _FEW
-            and not any(map(script.values.placement.on_host, some))
-            and len(some) == len(held)
+        on_host = script.values.placement.on_host
+        return len(held) >= _FEW and all(
+            script.kind(each) in TENSORS and not on_host(each) for each in held
         )
     return isinstance(value, cst.Call) and script.loops.module_call(value) is not None
 

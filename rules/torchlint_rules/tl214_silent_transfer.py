@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import TENSORS, Cause, Finding, Fix, Kind, Rule, Script, receiver_of
+from torchlint.api import TENSORS, Cause, Finding, Fix, How, Kind, Rule, Script, receiver_of
 
 _METHODS: Final = {
     "LongTensor": "long",
@@ -116,7 +116,16 @@ def _is_on_host(script: Script, node: cst.BaseExpression) -> bool:
         return True
     kind = script.kind(node)
     held = kind in TENSORS and script.values.placement.on_host(node)
-    return held or kind is Kind.NDARRAY
+    return (held and not _is_item(script, node)) or kind is Kind.NDARRAY
+
+
+def _is_item(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a loop over a tensor draws a name: a number, which indices take as it is."""
+    binding = script.scopes.only(node) if isinstance(node, cst.Name) else None
+    if binding is None or binding.how is not How.LOOP or binding.value is None:
+        return False
+    source, path = script.values.iteration.source(binding.value, binding.path)
+    return source is not None and not path and script.kind(source) in TENSORS
 
 
 # -- tables on the host ----------------------------------------------------------------
@@ -200,6 +209,8 @@ def _entries(script: Script) -> Iterator[_Transfer]:
         held = stored and script.values.placement.on_host(target.value)
         if not held and script.kind(target.value) is not Kind.NDARRAY:
             continue
+        if isinstance(line.value, cst.Call) and script.program.moves.move(line.value) is not None:
+            continue  # a tensor of a list
         single = all(isinstance(each.slice, cst.Index) for each in target.slice)
         if single and script.values.placement.may_be_on_device(line.value):
             name = script.tree.brief(target.value)

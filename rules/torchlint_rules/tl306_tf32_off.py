@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Role, Rule, Script, Step
+from torchlint.api import Finding, Fix, Impact, Role, Rule, Script, Step
 from torchlint_rules.shared.cuda import (
     in_environment,
     makers,
@@ -16,11 +16,11 @@ from torchlint_rules.shared.cuda import (
     moved_networks,
     named_convolutional,
     place,
-    runs_convolutions,
-    runs_tiny,
     setting,
     surroundings,
+    trained_in,
     trains,
+    trains_in_float32,
 )
 
 _SET: Final = re.compile(r"float32_matmul_precision|fp32_precision|tf32")
@@ -48,10 +48,11 @@ class Tf32Off(Rule):
         if in_environment(script) or not any(map(_multiplies, surroundings(script))):
             return
         steps = [each for each in script.loops.steps.all if script.loops.steps.updates(each)]
-        if steps and all(_is_light(script, each) for each in steps):
+        heavy = [each for each in steps if not _is_light(script, each)]
+        if steps and not heavy:
             return
         program = trains(script)
-        node = place(script) if program or _trains_its_own(script) else None
+        node = place(script) if program or (steps and _trains_its_own(script)) else None
         if node is None:
             return
         edits = setting(script, _LINE) if program else None
@@ -63,7 +64,9 @@ class Tf32Off(Rule):
             "float32 matmuls do not use tensor cores: call "
             '`torch.set_float32_matmul_precision("high")` at startup'
         )
-        yield Finding(self.code, script.span(node), message, fix)
+        covered = bool(heavy) and all(trains_in_float32(script, each) for each in heavy)
+        impact: Impact | None = "low" if covered else None
+        yield Finding(self.code, script.span(node), message, fix, impact=impact)
 
 
 def _multiplies(script: Script) -> bool:
@@ -74,15 +77,14 @@ def _multiplies(script: Script) -> bool:
 
 def _is_light(script: Script, step: Step) -> bool:
     """Return whether a step spends little of its time in matmuls."""
-    light = runs_tiny(script, step) or runs_convolutions(script, step)
+    trained, sizes = trained_in(script, step), script.modules.sizes
+    light = sizes.are_tiny(*trained) or sizes.are_convolutional(*trained)
     return light or script.modules.graphs.are_trained_in(step)
 
 
 def _trains_its_own(script: Script) -> bool:
     """Return whether a module builds, moves and trains its own network."""
     if not script.loops.of(Role.TRAIN_BATCH):
-        return False
-    if not any(script.loops.steps.updates(step) for step in script.loops.steps.all):
         return False
     if not any(map(_has_products, surroundings(script))):
         return False
@@ -102,7 +104,7 @@ def _only_convolves(script: Script) -> bool:
 
     So do recurrent layers as far as TF32 goes, but for the words that come out of them.
     """
-    if _names_products(script) or any(
+    if script.program.vocabulary.has(_PRODUCTS) or any(
         isinstance(each.operator, cst.MatrixMultiply)
         for each in script.tree.all(cst.BinaryOperation)
     ):
@@ -121,30 +123,6 @@ def _only_convolves(script: Script) -> bool:
     if convolutions or linear:
         return convolutions >= linear
     return script.program.vocabulary.has_lowered(_IMAGES)
-
-
-def _names_products(script: Script) -> bool:
-    """Return whether code names products of matrices, not only attention that convolves."""
-    if not script.program.vocabulary.has(_PRODUCTS):
-        return False
-    own = {each.name.value for each in script.tree.all(cst.ClassDef) if _convolves(script, each)}
-    if not any(map(_PRODUCTS.search, own)):
-        return True
-    words = {each.value for each in script.tree.all(cst.Name)} - own
-    words.update(each.attr.value for each in script.tree.all(cst.Attribute))
-    words.update(
-        each.value
-        for each in script.tree.all(cst.SimpleString)
-        if not isinstance(script.tree.parent(each), cst.Expr)
-    )
-    return any(map(_PRODUCTS.search, words))
-
-
-def _convolves(script: Script, owner: cst.ClassDef) -> bool:
-    """Return whether a class makes convolutions, and no linear layers beside them."""
-    made = [script.name(call.func) or "" for call in script.tree.within(owner, cst.Call)]
-    layers = {_last(name)[:4] for name in made if _is_layer(name)}
-    return layers == {"Conv"}
 
 
 def _is_layer(name: str) -> bool:

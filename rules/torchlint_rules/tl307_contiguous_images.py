@@ -13,7 +13,6 @@ from torchlint_rules.shared.cuda import (
     in_environment,
     makers,
     may_be_cuda,
-    regions,
     surroundings,
     trains,
 )
@@ -129,7 +128,9 @@ def _is_open(script: Script, made: cst.Call) -> bool:
     if name is not None and _ZOO.fullmatch(name):
         return True
     calls = [
-        call for region in regions(script, made) for call in script.tree.within(region, cst.Call)
+        call
+        for region in script.modules.sizes.regions(made)
+        for call in script.tree.within(region, cst.Call)
     ]
     names = {name for call in calls if (name := script.name(call.func)) is not None}
     zoo = {each for each in names if _ZOO.fullmatch(each)}

@@ -97,10 +97,11 @@ class SoftmaxBeforeCrossEntropy(Rule):
     def _finding(
         self, script: Script, loss: Loss, activation: Activation, template: str
     ) -> Finding:
-        name, place = script.code(loss.node.func), _spelled(script, activation.node)
+        name, func = script.code(loss.node.func), activation.node.func
+        place = method_of(activation.node) if script.name(func) is None else ""
         functional = script.name(loss.node.func) is not None
         better = "binary_cross_entropy_with_logits" if functional else "BCEWithLogitsLoss"
-        message = template.format(loss=name, place=place, better=better)
+        message = template.format(loss=name, place=place or script.code(func), better=better)
         fix: Fix | None = None
         notes: tuple[Note, ...] = ()
         if activation.node is loss.given:
@@ -110,14 +111,10 @@ class SoftmaxBeforeCrossEntropy(Rule):
         else:
             notes = (Note(script.span(loss.node), "the loss that gets it"),)
         off = script.values.gradients.grad(loss.node) is Grad.OFF
-        impact: Impact | None = "low" if off else None
+        inside = loss.kind == "bce" and activation.node is not loss.given
+        mild = off or (inside and _is_generative(script, loss))
+        impact: Impact | None = "low" if mild else None
         return Finding(self.code, script.span(activation.node), message, fix, notes, impact)
-
-
-def _spelled(script: Script, node: cst.Call) -> str:
-    """Return the start of the message for an activation."""
-    method = method_of(node) if script.name(node.func) is None else ""
-    return method or script.code(node.func)
 
 
 def _losses(script: Script) -> Iterator[Loss]:
@@ -126,11 +123,9 @@ def _losses(script: Script) -> Iterator[Loss]:
     named = [site.node for site in script.calls.of(*_FUNCTIONS)]
     for call in script.tree.all(cst.Call) if made else named:
         kind = _loss(script, call)
-        given = next((a.value for a in call.args if a.keyword and a.keyword.value == "input"), None)
-        if kind and call.args and given is None and not call.args[0].star:
-            given = call.args[0].value if call.args[0].keyword is None else None
-        if kind and given is not None and not _picks(script, call, kind):
-            yield Loss(kind, call, given)
+        given = script.calls.at(call).given("input", 0) if kind else None
+        if given is not None and not _picks(script, call, kind):
+            yield Loss(kind, call, given.value)
 
 
 def _picks(script: Script, call: cst.Call, kind: str) -> bool:
@@ -148,6 +143,33 @@ def _loss(script: Script, call: cst.Call) -> str:
     made = _made(script, call.func) if call.args else None
     loss = _CRITERIA.get(script.name(made.func) or "", "") if made is not None else ""
     return loss if loss and script.kind(call.func) is Kind.CRITERION else ""
+
+
+# -- what the sigmoid of a network is for -----------------------------------------
+
+
+def _is_generative(script: Script, loss: Loss) -> bool:
+    """Return whether a network has a rival in its step, or is to give back what it got."""
+    calls = [call for call, _ in script.modules.lineage.of(loss.given).calls]
+    steps = script.loops.steps
+    own = (step for step in steps.all if any(call in step.forwards for call in calls))
+    if not all(map(steps.is_alone, own)):
+        return True
+    target = script.calls.at(loss.node).given("target", 1)
+    wanted = _sources(script, target.value) if target is not None else set()
+    fed = (arg.value for call in calls for arg in call.args)
+    return any(not wanted.isdisjoint(_sources(script, each)) for each in fed)
+
+
+def _sources(script: Script, node: cst.BaseExpression) -> set[Binding]:
+    """Return the assignments to the name that a value is a view of, also those of callers."""
+    while (owner := receiver_of(node, *_PASSING, *_MOVES)) is not None:
+        node = owner
+    found = set(script.scopes.reaching(node)) if isinstance(node, cst.Name) else set()
+    for parameter in [each.node for each in found if isinstance(each.node, cst.Param)]:
+        for given in script.functions.given(parameter):
+            found |= script.answer(_sources, given, set())
+    return found
 
 
 def _made(script: Script, node: cst.BaseExpression) -> cst.Call | None:
@@ -190,7 +212,8 @@ def _joint(found: list[list[Activation]]) -> list[Activation]:
 
 def _bound(script: Script, binding: Binding, path: Path, depth: int) -> list[Activation]:
     if isinstance(binding.node, cst.Param):
-        return _handed(script, binding.node, path, depth)
+        given = script.functions.given(binding.node)
+        return _joint([_ends(script, value, path, depth - 1) for value in given])
     if binding.value is None or binding.starred:
         return []
     if binding.how is How.ASSIGN:
@@ -198,12 +221,6 @@ def _bound(script: Script, binding: Binding, path: Path, depth: int) -> list[Act
     if binding.how is How.UNPACKED:
         return _ends(script, binding.value, (*binding.path, *path), depth - 1)
     return []
-
-
-def _handed(script: Script, parameter: cst.Param, path: Path, depth: int) -> list[Activation]:
-    """Return the activations at the end of every argument that this file passes for a parameter."""
-    given = script.functions.given(parameter)
-    return _joint([_ends(script, value, path, depth - 1) for value in given])
 
 
 def _called(script: Script, call: cst.Call, path: Path, depth: int) -> list[Activation]:
@@ -323,10 +340,8 @@ def _operand(script: Script, call: cst.Call) -> cst.BaseExpression | None:
     owner = receiver_of(call, *_METHODS, "log")
     if owner is not None and script.name(call.func) is None and _made(script, call.func) is None:
         return owner
-    first = call.args[0] if call.args else None
-    if first is None or first.star or (first.keyword and first.keyword.value != "input"):
-        return None
-    return first.value
+    given = script.calls.at(call).given("input", 0)
+    return given.value if given is not None else None
 
 
 def _logarithmic(script: Script, activation: Activation) -> Edits | None:

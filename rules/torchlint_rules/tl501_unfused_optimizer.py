@@ -20,7 +20,7 @@ from torchlint.api import (
     State,
     receiver_of,
 )
-from torchlint_rules.shared.cuda import in_environment, makers, regions
+from torchlint_rules.shared.cuda import in_environment
 
 _OWNERS: Final = {
     "torch.optim.Adam": (2, 0),
@@ -192,13 +192,8 @@ def _networks(script: Script, site: CallSite) -> list[cst.BaseExpression]:
 
 def _built(script: Script, site: CallSite) -> list[cst.CSTNode] | None:
     """Return the code that builds the networks of an optimizer, None if some are unknown."""
-    found: list[cst.CSTNode] = []
-    for network in _networks(script, site):
-        made = makers(script, network)
-        if not made:
-            return None
-        found += (region for call in made for region in regions(script, call))
-    return found or None
+    found = [script.modules.sizes.regions(root) for root in script.modules.held(site.node)]
+    return [each for part in found for each in part] if all(found) else None
 
 
 def _value(script: Script, site: CallSite) -> str | None:

@@ -26,10 +26,10 @@ class Deep(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(12)])
 class Digits(nn.Module):
-    def __init__(self):
+    def __init__(self, hidden=10):
         super().__init__()
         self.one, self.two = nn.Conv2d(1, 10, 5), nn.Conv2d(10, 20, kernel_size=(5, 5))
-        self.head = nn.Linear(320, 10)
+        self.head = nn.Linear(320, hidden)
 class Sharpen(nn.Module):
     def __init__(self):
         super().__init__()
@@ -93,14 +93,19 @@ def _network(made: str) -> tuple[Script, cst.BaseExpression]:
     [
         ("nn.Linear(20, 64)", True),
         ("nn.Linear(28 * 28, 128)", True),
-        ("nn.Linear(784, 1024)", False),
+        ("nn.Linear(784, 1024)", True),
         ("nn.Linear(features, 64)", True),
         ("nn.Linear(features, classes)", False),
         ("nn.Linear(features, 4096)", False),
         ("nn.LSTM(1, 50, 2)", True),
         ("nn.LSTM(300, 512)", False),
         ("nn.Sequential(nn.Embedding(100, 16), nn.Linear(16, 2))", True),
-        ("nn.Sequential(nn.Embedding(words, 16), nn.Linear(16, 2))", False),
+        ("nn.Sequential(nn.Embedding(words, 16), nn.Linear(16, 2))", True),
+        ("nn.Sequential(nn.Embedding(words, 16), nn.Linear(16, words))", False),
+        ("nn.Embedding(words, 300)", True),
+        ("nn.Sequential(nn.Linear(28 * 28, 1024), nn.Embedding(10, 1024))", True),
+        ("Digits(1024)", True),
+        ("Digits(8192)", False),
         ("nn.Sequential(nn.Conv2d(3, 8, 3), nn.Linear(8, 2))", False),
         ("nn.Sequential(*layers)", False),
         ("Digits()", True),

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Grad, Kind, Move, Role, Script, Step, receiver_of
+from torchlint.api import Duty, Edits, Grad, Kind, Move, Role, Script, Step, receiver_of
 
 _ENVIRONMENTS: Final = frozenset(
     "gym gymnasium procgen pettingzoo dm_control unityagents stable_baselines3 envpool".split()
@@ -22,6 +22,19 @@ _BY_NAME: Final = re.compile(
     r"(?:res)?u_?net\w*|generator(?:u_?|res)net|lenet\w*|\w*convnet\w*|\w*cnn",
     re.IGNORECASE,
 )
+_OWN_KERNELS: Final = (
+    "torch_geometric.", "torch_sparse.", "torch_scatter.", "dgl.", "e3nn.", "higher.", "pyro.",
+    "gpytorch.", "opacus.", "torch.utils.cpp_extension.", "torch.sparse.", "functorch.",
+    "learn2learn.", "torchdiffeq.",
+)  # fmt: skip
+_FULL: Final = frozenset({
+    "torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy", "torch.spmm", "torch.dsmm",
+    "torch.autograd.grad", "torch.autograd.functional.jacobian",
+})  # fmt: skip
+"""Functions that do not work in low precision or under one autocast."""
+_SHARDED: Final = re.compile("fsdp|fully_shard")
+"""Words of code whose policy may set the precision."""
+_KEYWORDS: Final = ("create_graph", "is_sparse")
 _OTHERS: Final = re.compile(r"\b(?:mps|xpu)\b")
 _NVIDIA: Final = re.compile(r"cuda|accelerator|gpu")
 _SETTINGS: Final = re.compile(r"\w+\.(?:backends\.|set_float32_matmul_precision)")
@@ -80,10 +93,6 @@ def _plays(script: Script) -> bool:
 
 def named_convolutional(script: Script) -> bool:
     """Return whether the script builds a network whose name says that it is convolutional."""
-    return script.once(_named_convolutional)
-
-
-def _named_convolutional(script: Script) -> bool:
     return any(is_convolutional(script, call) for call in script.tree.all(cst.Call))
 
 
@@ -99,10 +108,6 @@ def is_convolutional(script: Script, call: cst.Call) -> bool:
 
 def trains(script: Script) -> bool:
     """Return whether the file is a program that trains a network."""
-    return script.once(_trains)
-
-
-def _trains(script: Script) -> bool:
     steps = [step for step in script.loops.steps.all if script.loops.steps.updates(step)]
     return bool(steps) and (
         bool(script.loops.guard.guards())
@@ -125,19 +130,7 @@ def _runs(script: Script, step: Step, network: cst.BaseExpression) -> bool:
     return any(each is not None and script.modules.same(each, network) for each in run)
 
 
-def runs_tiny(script: Script, step: Step) -> bool:
-    """Return whether a step trains only networks too tiny for their precision to matter."""
-    trained = _trained_in(script, step)
-    return bool(trained) and script.modules.sizes.are_tiny(*trained)
-
-
-def runs_convolutions(script: Script, step: Step) -> bool:
-    """Return whether the networks that a step trains mainly convolve."""
-    trained = _trained_in(script, step)
-    return bool(trained) and script.modules.sizes.are_convolutional(*trained)
-
-
-def _trained_in(script: Script, step: Step) -> list[cst.BaseExpression]:
+def trained_in(script: Script, step: Step) -> list[cst.BaseExpression]:
     """Return the networks that a step trains, none if one of them is unknown."""
     lineage = script.modules.lineage
     networks: list[cst.BaseExpression] = []
@@ -150,6 +143,74 @@ def _trained_in(script: Script, step: Step) -> list[cst.BaseExpression]:
             return []
         networks += run
     return networks
+
+
+def trains_in_float32(script: Script, step: Step) -> bool:
+    """Return whether a step trains in float32 what autocast would train faster."""
+    return _is_plain(script, step) and not keeps_to_float32(script.around(step.backward))
+
+
+def keeps_to_float32(script: Script) -> bool:
+    """Return whether the code around a step chooses a precision, or needs float32 or more."""
+    precision = script.values.precision
+    if precision.mentions_low_precision or precision.is_wide:
+        return True
+    if script.program.vocabulary.has_lowered(_SHARDED):
+        return True
+    if in_environment(script) or any(
+        f"{each}.".startswith(_OWN_KERNELS) for each in script.functions.imported
+    ):
+        return True
+    if any(
+        "torch.autograd.Function" in script.functions.bases(owner)
+        for owner in script.tree.all(cst.ClassDef)
+    ):
+        return True
+    if any(name in _FULL or name.startswith("torch.sparse") for name in script.calls.called):
+        return True
+    logs = (each.node for each in script.calls.of("torch.log"))
+    if any(log.args and _is_rest(log.args[0].value) for log in logs):
+        return True
+    return script.tree.mentions(*_KEYWORDS) and any(
+        arg.keyword is not None
+        and arg.keyword.value in _KEYWORDS
+        and script.code(arg.value) != "False"
+        for arg in script.tree.all(cst.Arg)
+    )
+
+
+def _is_rest(node: cst.BaseExpression) -> bool:
+    """Return whether an expression is `1 - p`, which is 0 where bfloat16 rounds `p` to 1."""
+    return (
+        isinstance(node, cst.BinaryOperation)
+        and isinstance(node.operator, cst.Subtract)
+        and isinstance(node.left, (cst.Integer, cst.Float))
+    )
+
+
+def _is_plain(script: Script, step: Step) -> bool:
+    """Return whether a step has one loss, and an optimizer over a network's parameters steps it."""
+    home = script.scopes.function(step.backward)
+    if home is not None and home.name.value.startswith("test_"):
+        return False
+    if not script.loops.steps.is_alone(step) or not script.loops.steps.updates(step):
+        return False
+    if script.loops.is_done(step.backward, Duty.PRECISION):
+        return False
+    if script.loops.steps.run_on_host(step) or script.modules.graphs.are_trained_in(step):
+        return False
+    if script.modules.sizes.are_tiny(*trained_in(script, step)):
+        return False
+    made = [call for call in script.tree.all(cst.Call) if script.kind(call) is Kind.OPTIMIZER]
+    return not made or not all(_moves_tensors(script, call) for call in made)
+
+
+def _moves_tensors(script: Script, optimizer: cst.Call) -> bool:
+    """Return whether an optimizer gets single tensors: `Adam([image])`."""
+    held = script.calls.at(optimizer).argument("params", 0).node
+    return isinstance(held, cst.List) and not any(
+        "param" in script.values.code_of(each.value) for each in held.elements
+    )
 
 
 def moved_networks(script: Script) -> Iterator[Move]:
@@ -228,16 +289,6 @@ def _unmoved(call: cst.Call) -> cst.Call:
     while isinstance(inner := receiver_of(call, "to", "cuda", "train", "float"), cst.Call):
         call = inner
     return call
-
-
-def regions(script: Script, made: cst.Call) -> list[cst.CSTNode]:
-    """Return the code that builds a network: the call itself and the code of this file it runs."""
-    found: list[cst.CSTNode] = [made]
-    for region in found:
-        for inner in script.functions.definitions(region):
-            if inner not in found:
-                found.append(inner)
-    return found
 
 
 def setting(script: Script, line: str) -> Edits | None:

@@ -46,7 +46,7 @@ def log_lines(script: Script) -> list[LogLine]:
 def _lines(script: Script) -> Iterator[LogLine]:
     """Yield the lines of batch loops that log a tensor's value in each iteration."""
     for loop in script.loops.of(Role.TRAIN_BATCH, Role.EVAL_BATCH):
-        if script.loops.is_round(loop):
+        if script.loops.is_round(loop) or script.loops.measuring.is_measured(loop.node.body):
             continue
         found = [
             each

@@ -151,6 +151,8 @@ def _element_of(
     while isinstance(root, cst.Call) and not root.args and (owner := receiver_of(root)):
         root = owner
     while isinstance(root, cst.Subscript):
+        if any(True for _ in script.tree.within(root, cst.FormattedString)):
+            return None  # an entry of a dictionary
         words |= {name.value for part in root.slice for name in script.tree.within(part, cst.Name)}
         root = root.value
     if not isinstance(root, (cst.Name, cst.Attribute)):

@@ -149,8 +149,8 @@ class PythonLoopOverTensor(Rule):
                 f"`{script.code(read)}` waits for the device in every pass of this loop: {verb} "
                 f"the whole of `{named}`{when} before with `{named}.tolist()`"
             )
-            impact: Impact | None = "low" if script.loops.runs_module(loop.body) else None
-            yield Finding(self.code, script.span(loop.iter), message, impact=impact)
+            stake = _stake(script, loop)
+            yield Finding(self.code, script.span(loop.iter), message, impact=stake)
 
         for wait, tensor in entry_reads(script):
             named = script.code(tensor)
@@ -249,8 +249,9 @@ class PythonLoopOverTensor(Rule):
 
 
 def _stake(script: Script, node: cst.CSTNode) -> Impact | None:
-    """Return the impact of what runs in each step, low for what runs now and then."""
-    return None if script.loops.each_step(node) else "low"
+    """Return the impact of what runs in each step, low beside a network or now and then."""
+    runs = isinstance(node, cst.For) and script.loops.runs_module(node.body)
+    return None if script.loops.each_step(node) and not runs else "low"
 
 
 def _is_call(node: cst.BaseExpression) -> bool:

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Duty, Finding, Fix, Grad, Kind, Note, Rule, Script, Step
-from torchlint_rules.shared.cuda import in_environment, may_be_cuda, runs_tiny
+from torchlint.api import Finding, Fix, Grad, Note, Rule, Script, Step
+from torchlint_rules.shared.cuda import keeps_to_float32, may_be_cuda, trains_in_float32
 from torchlint_rules.tl301_full_precision_training.devicenames import visible_device
 from torchlint_rules.tl301_full_precision_training.trainers import (
     in_mixed_precision,
     trainers_in_float32,
 )
 
-_OWN_KERNELS: Final = (
-    "torch_geometric.", "torch_sparse.", "torch_scatter.", "dgl.", "e3nn.", "higher.", "pyro.",
-    "gpytorch.", "opacus.", "torch.utils.cpp_extension.", "torch.sparse.", "functorch.",
-    "learn2learn.", "torchdiffeq.",
-)  # fmt: skip
-_FULL: Final = frozenset({
-    "torch.nn.BCELoss", "torch.nn.functional.binary_cross_entropy", "torch.spmm", "torch.dsmm",
-    "torch.autograd.grad", "torch.autograd.functional.jacobian",
-})  # fmt: skip
-"""Functions that do not work in low precision or under one autocast."""
-_SHARDED: Final = re.compile("fsdp|fully_shard")
-"""Words of code whose policy may set the precision."""
-_KEYWORDS: Final = ("create_graph", "is_sparse")
 _PARALLEL: Final = "torch.nn.DataParallel"
 _BFLOAT16: Final = (1, 10)
 """The first torch whose autocast takes bfloat16; float16 came with 1.6 and needs a scaler."""
@@ -40,7 +26,7 @@ class FullPrecisionTraining(Rule):
         """Flag the forward pass of every step that runs in float32."""
         for trainer in trainers_in_float32(script):
             around = script.around(trainer)
-            if not script.program.purpose.is_test(trainer) and not _keeps_to_float32(around):
+            if not script.program.purpose.is_test(trainer) and not keeps_to_float32(around):
                 message = (
                     f"`{script.code(trainer.func)}` trains in float32; pass "
                     '`precision="bf16-mixed"` to use tensor cores'
@@ -50,74 +36,8 @@ class FullPrecisionTraining(Rule):
         if not may_be_cuda(script):
             return
         for step in script.loops.steps.all:
-            if _is_plain(script, step) and not _keeps_to_float32(script.around(step.backward)):
+            if trains_in_float32(script, step):
                 yield _finding(self.code, script, step)
-
-
-def _keeps_to_float32(script: Script) -> bool:
-    """Return whether the code around a step chooses a precision, or needs float32 or more."""
-    if script.values.precision.mentions_low_precision:
-        return True
-    if script.program.vocabulary.has_lowered(_SHARDED):
-        return True
-    if in_environment(script) or any(
-        f"{each}.".startswith(_OWN_KERNELS) for each in script.functions.imported
-    ):
-        return True
-    if any(
-        "torch.autograd.Function" in script.functions.bases(owner)
-        for owner in script.tree.all(cst.ClassDef)
-    ):
-        return True
-    if any(name in _FULL or name.startswith("torch.sparse") for name in script.calls.called):
-        return True
-    if any(
-        log.node.args and _is_rest(log.node.args[0].value) for log in script.calls.of("torch.log")
-    ):
-        return True
-    spoken = script.tree.mentions(*_KEYWORDS)
-    if spoken and any(
-        arg.keyword is not None
-        and arg.keyword.value in _KEYWORDS
-        and script.code(arg.value) != "False"
-        for arg in script.tree.all(cst.Arg)
-    ):
-        return True
-    return script.values.precision.is_wide
-
-
-def _is_rest(node: cst.BaseExpression) -> bool:
-    """Return whether an expression is `1 - p`, which is 0 where bfloat16 rounds `p` to 1."""
-    return (
-        isinstance(node, cst.BinaryOperation)
-        and isinstance(node.operator, cst.Subtract)
-        and isinstance(node.left, (cst.Integer, cst.Float))
-    )
-
-
-def _is_plain(script: Script, step: Step) -> bool:
-    """Return whether a step has one loss, and an optimizer over a network's parameters steps it."""
-    home = script.scopes.function(step.backward)
-    if home is not None and home.name.value.startswith("test_"):
-        return False
-    if not script.loops.steps.is_alone(step) or not script.loops.steps.updates(step):
-        return False
-    if script.loops.is_done(step.backward, Duty.PRECISION):
-        return False
-    if runs_tiny(script, step) or script.loops.steps.run_on_host(step):
-        return False
-    if script.modules.graphs.are_trained_in(step):
-        return False
-    made = [call for call in script.tree.all(cst.Call) if script.kind(call) is Kind.OPTIMIZER]
-    return not made or not all(_moves_tensors(script, call) for call in made)
-
-
-def _moves_tensors(script: Script, optimizer: cst.Call) -> bool:
-    """Return whether an optimizer gets single tensors: `Adam([image])`."""
-    held = script.calls.at(optimizer).argument("params", 0).node
-    return isinstance(held, cst.List) and not any(
-        "param" in script.values.code_of(each.value) for each in held.elements
-    )
 
 
 def _finding(code: str, script: Script, step: Step) -> Finding:

@@ -18,7 +18,7 @@ from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import method_of, root_of, word_of
+from torchlint.semantic.syntax.methods import last_word, method_of, root_of, word_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -84,14 +84,18 @@ class Loops(ValueAnalysis):
         self._repeating: set[cst.FunctionDef] = set()
 
     def is_round(self, loop: Loop) -> bool:
-        """Return whether each pass is an epoch, judged by its target's name or a short list."""
+        """Return whether each pass is an epoch: by its target, what it counts, or a short list."""
         if loop.loader is not None or not isinstance(loop.node, cst.For):
             return False
         target, drawn = loop.node.target, loop.node.iter
         if isinstance(drawn, cst.Call) and drawn.args:
-            drawn = drawn.args[0].value
-        words = target.value.lower().split("_") if isinstance(target, cst.Name) else []
-        return isinstance(drawn, (cst.List, cst.Tuple)) or not _ROUNDS.isdisjoint(words)
+            drawn = drawn.args[-1].value if word_of(drawn) == "range" else drawn.args[0].value
+        if isinstance(drawn, (cst.List, cst.Tuple)):
+            return True
+        counted = words(last_word(drawn))
+        if not _ROUNDS.isdisjoint(counted[-1:]) and "per" not in counted:
+            return True
+        return isinstance(target, cst.Name) and not _ROUNDS.isdisjoint(words(target.value))
 
     def all(self) -> list[Loop]:
         """Return every loop statement, in the order of the source."""

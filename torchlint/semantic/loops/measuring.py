@@ -13,6 +13,7 @@ from torchlint.semantic.calls.functions import Analysis
 _NAMED: Final = re.compile(
     r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
 )
+_WAITS: Final = "torch.cuda.synchronize"
 _METERS: Final = (
     "torch.cuda.reset_peak_memory_stats", "torch.cuda.reset_max_memory_allocated",
     "torch.utils.benchmark.Timer", "timeit.timeit", "timeit.repeat",
@@ -25,9 +26,18 @@ class Measuring(Analysis):
     def is_measured(self, node: cst.CSTNode) -> bool:
         """Return whether a node runs in a function named for it, or in a loop with a meter."""
         return self.is_named(node) or any(
-            isinstance(around, (cst.For, cst.While)) and bool(self.tree.among(self._meters, around))
+            isinstance(around, (cst.For, cst.While))
+            and (bool(self.tree.among(self._meters, around)) or self._is_waited_for(around))
             for around in self.tree.ancestors(node)
         )
+
+    def _is_waited_for(self, loop: cst.For | cst.While) -> bool:
+        """Return whether the next line waits for all work of a loop, as only a clock needs."""
+        block = self.tree.parent(loop)
+        lines = list(block.body) if isinstance(block, (cst.IndentedBlock, cst.Module)) else [loop]
+        after = lines[lines.index(loop) + 1 :][:1]
+        calls = (call for line in after for call in self.tree.within(line, cst.Call))
+        return any(self.names.name(call.func) == _WAITS for call in calls)
 
     def is_named(self, node: cst.CSTNode) -> bool:
         """Return whether the function around a node is named for measuring."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -17,6 +17,10 @@ from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
 _MOST: Final = 300_000
 """Weights of a tiny network: a digit's 784 pixels and two layers of 256 have fewer."""
+_MOST_OF_ROWS: Final = 1_000_000
+"""The same for dense layers alone, which mostly get one row for each sample."""
+_MOST_OF_MAPS: Final = 2_000_000
+"""The same for convolutions of small images, and the dense layers that read their maps."""
 _MOST_OF_IMAGES: Final = 25_000_000
 """The same for dense layers that read or make whole images: one product for each layer."""
 _MOST_UPDATED: Final = 200_000
@@ -45,6 +49,8 @@ _GATES: Final = {
     "MultiheadAttention": ("embed_dim", "embed_dim", 4),
 }  # fmt: skip
 """Layers of matrices: the arguments with their widths, and how many matrices they have."""
+_SIDES: Final = ("in_features", "out_features")
+_TABLE: Final = "torch.nn.Embedding"
 _HEAVY: Final = re.compile(
     r"torch\.nn\.(?:Lazy\w+|Conv\w+|Transformer\w*|MultiheadAttention|Bilinear|EmbeddingBag)"
 )
@@ -63,6 +69,17 @@ _SHAPED: Final = re.compile(r"torch\.(?:\w*Tensor|empty|zeros|ones|randn?)")
 _RANGE: Final = "builtins.range"
 
 
+class _Layers(NamedTuple):
+    """The layers of a network: what its convolutions make, and the widths of its dense layers.
+
+    `others`: layers and products that work over sequences, and calls that may make any layer.
+    """
+
+    channels: list[int]
+    sides: list[cst.Arg]
+    others: list[cst.CSTNode]
+
+
 class Sizes(ValueAnalysis):
     """Counts the weights of networks whose layers are all in view, with their widths."""
 
@@ -72,34 +89,51 @@ class Sizes(ValueAnalysis):
         self.networks = networks
 
     def are_tiny(self, *networks: cst.BaseExpression) -> bool:
-        """Return whether networks are a few layers of small known widths, on small images."""
+        """Return whether each of some networks has few weights, for the layers that it has."""
         roots: Roots = frozenset().union(*map(self.networks.roots, networks))
-        dense = frozenset(filter(self._is_dense_on_images, roots))
-        if dense and (roots == dense or self._are_tiny(roots - dense)):
-            return self._are_tiny(roots, _MOST_OF_IMAGES)
-        return self._are_tiny(roots) and all(map(self._sees_small_images, roots))
+        learned = list(filter(self._weights, roots))
+        return bool(learned) and all(map(self._is_tiny, learned))
+
+    def _is_tiny(self, root: Root) -> bool:
+        layers = self._layers(root)
+        widths = [self.widths.number(each.value) for each in layers.sides]
+        # Nothing is multiplied by a table, but by a layer as wide as there are words.
+        weights = self._weights(root, tables=None in widths)
+        if layers.channels:
+            small = max(filter(None, widths), default=0) > max(layers.channels) <= _FILTERS
+            return small and weights <= (_MOST if layers.others else _MOST_OF_MAPS)
+        if layers.others or not widths:
+            return weights <= _MOST
+        images = any(self.widths.is_flattened(each.value) for each in layers.sides)
+        return weights <= (_MOST_OF_IMAGES if images else _MOST_OF_ROWS)
 
     def are_convolutional(self, *networks: cst.BaseExpression) -> bool:
         """Return whether networks that are all in view do most of their work in convolutions."""
         roots: Roots = frozenset().union(*map(self.networks.roots, networks))
-        roots = frozenset(filter(self._weights, roots))
-        convolutions = dense = 0
-        for region in (region for root in roots for region in self.regions(root)):
-            if next(self.tree.within(region, cst.MatrixMultiply), None) is not None:
-                return False
+        learned = list(filter(self._weights, roots))
+        layers = list(map(self._layers, learned))
+        if not all(map(self._makers, learned)) or any(each.others for each in layers):
+            return False
+        return sum(2 * len(each.channels) - len(each.sides) for each in layers) > 0
+
+    def _layers(self, root: Root) -> _Layers:
+        layers = _Layers([], [], [])
+        for region in self.regions(root):
+            layers.others.extend(self.tree.within(region, cst.MatrixMultiply))
             for call in self.tree.within(region, cst.Call):
                 name = self.names.name(call.func) or ""
                 if _CONVOLUTION.fullmatch(name):
-                    convolutions += 1
+                    layers.channels.append(self._width(call, "out_channels", 1) or 0)
                 elif name == "torch.nn.Linear":
-                    dense += 1
+                    sides = map(self.values.argument_node, (call, call), _SIDES, (0, 1))
+                    layers.sides.extend(filter(None, sides))
                 elif not self._is_between(call, name):
-                    return False
-        return all(map(self._makers, roots)) and convolutions > dense
+                    layers.others.append(call)
+        return layers
 
     def updates_tiny(self, optimizer: cst.Call) -> bool:
         """Return whether all networks whose parameters an optimizer holds are tiny together."""
-        return self._are_tiny(self.networks.held(optimizer), _MOST_UPDATED)
+        return 0 < sum(map(self._weights, self.networks.held(optimizer))) <= _MOST_UPDATED
 
     def is_weightless(self, network: cst.BaseExpression) -> bool:
         """Return whether a network is a class in view that has no weights to record graphs of."""
@@ -120,48 +154,23 @@ class Sizes(ValueAnalysis):
         name = self.names.name(maker.func) if isinstance(maker, cst.Call) else None
         return made is not None or (name or "").startswith("torch.nn.")
 
-    def _are_tiny(self, roots: Roots, most: int = _MOST) -> bool:
-        return 0 < sum(map(self._weights, roots)) <= most
-
-    def _is_dense_on_images(self, root: Root) -> bool:
-        """Return whether all weights are of dense layers, and one has as many sides as pixels."""
-        sides: list[cst.Arg | None] = []
-        for region in self.regions(root):
-            for call in self.tree.within(region, cst.Call):
-                name = self.names.name(call.func) or ""
-                if name == "torch.nn.Linear":
-                    sides.append(self.values.argument_node(call, "in_features", 0))
-                    sides.append(self.values.argument_node(call, "out_features", 1))
-                elif not self._is_between(call, name):
-                    return False
-        return any(each is not None and self.widths.is_flattened(each.value) for each in sides)
-
     def _is_between(self, call: cst.Call, name: str) -> bool:
         """Return whether a call may stand between dense layers that get one row for an image."""
         if _MIXING.fullmatch(name):
             return False
+        if name == _TABLE and 0 < (self._width(call, "num_embeddings", 0) or 0) <= _NARROW:
+            return True  # a table of classes, not of the words of a text
         return bool(_NORMS.fullmatch(name)) or not self._weights_of(call)
 
-    def _sees_small_images(self, root: Root) -> bool:
-        """Return whether a network does not convolve, or a dense layer reads its flattened maps."""
-        channels, dense = [0], [0]
-        for region in self.regions(root):
-            for call in self.tree.within(region, cst.Call):
-                name = self.names.name(call.func) or ""
-                if _CONVOLUTION.fullmatch(name):
-                    channels.append(self._width(call, "out_channels", 1) or 0)
-                elif name == "torch.nn.Linear":
-                    dense.append(self._width(call, "in_features", 0) or 0)
-        return len(channels) == 1 or max(dense) > max(channels) <= _FILTERS
-
-    def _weights(self, root: Root) -> int:
+    def _weights(self, root: Root, *, tables: bool = True) -> int:
         """Return the weights of a network, more than a tiny one has if some are unknown."""
         total = 0 if self._makers(root) else _UNKNOWN
         for region in self.regions(root):
             for call in self.tree.within(region, cst.Call):
                 if isinstance(region, cst.Call) and self._is_filled_elsewhere(call):
                     return _UNKNOWN
-                total += self._weights_of(call) * self._times(call, region)
+                if tables or self.names.name(call.func) != _TABLE:
+                    total += self._weights_of(call) * self._times(call, region)
         made = root if total >= _UNKNOWN and isinstance(root, cst.Call) else None
         return _MOST_UPDATED if made is not None and self._is_narrow(made) else total
 
@@ -308,7 +317,7 @@ class Sizes(ValueAnalysis):
 
     def _fits(self, call: cst.Call, width: int) -> bool:
         """Return whether a layer with one unknown width can be taken to be small."""
-        return width <= _WIDE and self.names.name(call.func) != "torch.nn.Embedding"
+        return width <= _WIDE and self.names.name(call.func) != _TABLE
 
     def _is_filled_elsewhere(self, call: cst.Call) -> bool:
         """Return whether a container gets members that do not stand inside its call."""
