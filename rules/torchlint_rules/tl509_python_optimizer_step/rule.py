@@ -234,18 +234,7 @@ def _replaces_optimizer(script: Script, loop: cst.For) -> bool:
         return False
     acts = script.optimizers.updates.within(region)
     return any(each.act is Act.BACKWARD for each in acts) and not any(
-        each.act is Act.STEP and not _is_alternative(script, each.at, loop) for each in acts
-    )
-
-
-def _is_alternative(script: Script, step: cst.Call, loop: cst.For) -> bool:
-    """Return whether a step is in another branch of an `if` than a loop."""
-    return any(
-        isinstance(outer, cst.If)
-        and outer.orelse is not None
-        and script.tree.inside(step, outer.body)
-        and script.tree.inside(loop, outer.orelse)
-        for outer in script.tree.ancestors(loop)
+        each.act is Act.STEP and script.tree.choice(each.at, loop) is None for each in acts
     )
 
 

@@ -238,12 +238,8 @@ class StuckModes(LoopAnalysis):
 
     def _has_choice(self, change: _ModeChange, changes: list[_ModeChange]) -> bool:
         """Return whether the other branch of an `if` makes a different mode change."""
-        branches = dict(self.tree.branches(change.at))
         return any(
-            other.mode is not change.mode
-            and any(
-                branches.get(test, taken) != taken for test, taken in self.tree.branches(other.at)
-            )
+            other.mode is not change.mode and self.tree.choice(change.at, other.at) is not None
             for other in changes
         )
 
