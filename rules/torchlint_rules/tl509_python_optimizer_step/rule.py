@@ -82,11 +82,11 @@ class PythonOptimizerStep(Rule):
         forms += [in_a_new_tensor] if _over_parameters(script, loop.iter) else []
         for line in _lines(script, loop) if names else ():
             for average in filter(None, (form(script, line, names) for form in forms)):
-                kernels = "three" if isinstance(average.node, cst.Assign) else "two"
+                each = "three kernels" if isinstance(average.node, cst.Assign) else "two kernels"
                 yield Finding(
                     self.code,
                     script.span(average.node),
-                    f"`{average.old}` is averaged tensor by tensor, with {kernels} kernels for each: "
+                    f"`{average.old}` is averaged tensor by tensor, with {each} for each: "
                     f"`torch._foreach_lerp_(old, new, {average.weight})` over lists of all "
                     "tensors takes a few in all",
                 )

@@ -53,6 +53,7 @@ class Accumulator(NamedTuple):
     is_read_outside: bool
 
 
+_EMPTYING: Final = ("clear", "reset")
 _UNSPLIT: Final = (Adding.METER, Adding.MIX, Adding.ENTRY)
 
 
@@ -287,7 +288,7 @@ class Accumulators(LoopAnalysis):
                 bound is not None
                 and bound.how is How.ASSIGN
                 and not self.additions.parts(bound.node)
-            ) or (isinstance(holder, cst.Attribute) and holder.attr.value == "clear"):
+            ) or (isinstance(holder, cst.Attribute) and holder.attr.value in _EMPTYING):
                 yield place
 
     def _is_alternative(self, place: cst.CSTNode, accumulation: Accumulation) -> bool:
