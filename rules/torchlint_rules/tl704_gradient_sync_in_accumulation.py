@@ -56,7 +56,7 @@ class GradientSyncInAccumulation(Rule):
                 call = window.backwards[-1]
                 edits = _edits(script, window, networks) if direct else None
                 fix = _fix(script, window, edits) if edits else None
-                message = _message(script, window.test, networks)
+                message = _message(script, window.test, networks, window.skipping is not None)
                 yield Finding(self.code, script.span(call), message, fix)
         for window in script.loops.gradient_accumulations.through_helpers():
             if script.loops.owner(window.loop.node) == "none" and not _is_managed(
@@ -79,6 +79,7 @@ class GradientSyncInAccumulation(Rule):
         function = script.functions.callee(call)
         bodies = script.functions.reached(function.body) if function is not None else ()
         networks = [each for body in bodies for each in _networks(script, body, None)]
+        networks += _networks(script, window.loop.node.body, window.closing)
         if networks:
             message = _message(script, window.test, networks)
             yield Finding(self.code, script.span(call), message)
@@ -111,14 +112,17 @@ def _fix(script: Script, window: GradientAccumulation, edits: Edits) -> Fix:
 
 
 def _message(
-    script: Script, test: cst.BaseExpression | None, networks: list[cst.BaseExpression]
+    script: Script,
+    test: cst.BaseExpression | None,
+    networks: list[cst.BaseExpression],
+    skips: bool = False,
 ) -> str:
     network = script.code(networks[0])
-    last = "the last part" if test is None else f"`{script.code(test)}`"
-    when = "in" if test is None else "where"
+    last = "in the last part" if test is None else f"where `{script.code(test)}`"
+    when = last if skips else f"except {last}"
     return (
         f"`{network}` averages its gradients over all processes in every pass, but only the sum of "
-        f"several is stepped with: use `{network}.no_sync()` except {when} {last}"
+        f"several is stepped with: use `{network}.no_sync()` {when}"
     )
 
 
