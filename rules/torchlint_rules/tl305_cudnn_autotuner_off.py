@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from itertools import chain
 from typing import Final
 
 import libcst as cst
@@ -17,7 +18,6 @@ from torchlint_rules.shared.cuda import (
     may_be_cuda,
     named_convolutional,
     place,
-    regions,
     setting,
     trains,
 )
@@ -140,7 +140,7 @@ def _convolves(script: Script) -> bool:
         part
         for each in made
         for call in each
-        for region in regions(script, call)
+        for region in script.modules.sizes.regions(call)
         for part in script.tree.within(region, cst.Call)
     ]
     if made and all(made) and not any(_is_hidden(script, each) for each in parts):
@@ -179,7 +179,7 @@ def _about_images(script: Script) -> list[cst.CSTNode] | None:
         made = makers(script, loader.dataset) if loader.dataset is not None else ()
         if not made or not all(_is_known_dataset(script, each) for each in made):
             return None
-        found += (loader.node, *(region for each in made for region in regions(script, each)))
+        found += (loader.node, *chain.from_iterable(map(script.modules.sizes.regions, made)))
     for step in script.loops.steps.all:
         found += (loop.node for loop in script.loops.around(step.backward))
     return found

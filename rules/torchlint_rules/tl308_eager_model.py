@@ -15,7 +15,6 @@ from torchlint_rules.shared.cuda import (
     may_be_cuda,
     moved_networks,
     place,
-    regions,
     surroundings,
     trains,
 )
@@ -160,7 +159,7 @@ def _is_small(script: Script, move: Move) -> bool:
         return False
     layers: list[str] = []
     for call in made:
-        for region in regions(script, call):
+        for region in script.modules.sizes.regions(call):
             if any(
                 True for kind in (cst.For, cst.CompFor) for _ in script.tree.within(region, kind)
             ):

@@ -20,7 +20,7 @@ from torchlint.api import (
     State,
     receiver_of,
 )
-from torchlint_rules.shared.cuda import in_environment, makers, regions
+from torchlint_rules.shared.cuda import in_environment, makers
 
 _OWNERS: Final = {
     "torch.optim.Adam": (2, 0),
@@ -197,7 +197,7 @@ def _built(script: Script, site: CallSite) -> list[cst.CSTNode] | None:
         made = makers(script, network)
         if not made:
             return None
-        found += (region for call in made for region in regions(script, call))
+        found += (region for call in made for region in script.modules.sizes.regions(call))
     return found or None
 
 

@@ -278,14 +278,10 @@ def _test(
         return test, ""
     used = {name.value for name in script.tree.all(cst.Name)}
     free = [word for word in _WORDS if word not in used]
-    if not free or "\n" in test or (tail + or_else and _binds_loosely(window.test)):
+    loose = isinstance(window.test, (cst.IfExp, cst.Lambda, cst.NamedExpr))
+    if not free or "\n" in test or (tail + or_else and loose):
         return None
     return free[0], f"{test}{tail}{or_else}"
-
-
-def _binds_loosely(test: cst.BaseExpression | None) -> bool:
-    """Return whether `test or ...` would need parentheses."""
-    return isinstance(test, (cst.IfExp, cst.Lambda, cst.NamedExpr))
 
 
 def _changes(script: Script, test: cst.BaseExpression, lines: list[cst.BaseStatement]) -> bool:

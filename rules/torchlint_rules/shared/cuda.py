@@ -116,11 +116,12 @@ def surroundings(script: Script, network: cst.BaseExpression | None = None) -> l
     That is the whole script if there is no step.
     """
     steps = [step for step in script.loops.steps.all if script.loops.steps.updates(step)]
-    own = [step for step in steps if network is not None and _runs(script, step, network)]
+    own = [step for step in steps if network is not None and runs(script, step, network)]
     return [script.around(step.backward) for step in own or steps] or [script]
 
 
-def _runs(script: Script, step: Step, network: cst.BaseExpression) -> bool:
+def runs(script: Script, step: Step, network: cst.BaseExpression) -> bool:
+    """Return whether a step runs a network."""
     run = (script.loops.module_call(call) for call in step.forwards)
     return any(each is not None and script.modules.same(each, network) for each in run)
 
@@ -183,12 +184,7 @@ def place(script: Script) -> cst.CSTNode | None:
 def _trained_moves(script: Script) -> list[Move]:
     """Return the moves of networks that a step runs, else of those where the steps stand."""
     moves, steps = list(moved_networks(script)), script.loops.steps.all
-    run = [script.loops.module_call(call) for step in steps for call in step.forwards]
-    trained = [
-        move
-        for move in moves
-        if any(each is not None and script.modules.same(each, move.moved) for each in run)
-    ]
+    trained = [each for each in moves if any(runs(script, step, each.moved) for step in steps)]
     homes = {script.scopes.home(step.backward) for step in steps}
     return trained or [
         move for move in moves if not steps or script.scopes.home(move.call) in homes
@@ -228,16 +224,6 @@ def _unmoved(call: cst.Call) -> cst.Call:
     while isinstance(inner := receiver_of(call, "to", "cuda", "train", "float"), cst.Call):
         call = inner
     return call
-
-
-def regions(script: Script, made: cst.Call) -> list[cst.CSTNode]:
-    """Return the code that builds a network: the call itself and the code of this file it runs."""
-    found: list[cst.CSTNode] = [made]
-    for region in found:
-        for inner in script.functions.definitions(region):
-            if inner not in found:
-                found.append(inner)
-    return found
 
 
 def setting(script: Script, line: str) -> Edits | None:

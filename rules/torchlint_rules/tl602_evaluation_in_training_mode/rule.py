@@ -20,6 +20,7 @@ from torchlint.api import (
     Rule,
     Script,
 )
+from torchlint_rules.shared.cuda import runs
 from torchlint_rules.shared.nograd import place_of
 from torchlint_rules.shared.wording import quoted
 from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
@@ -153,7 +154,8 @@ def _is_measured_in_training(
     mode, heeds = modes.mode(place, network), modes.depends_on_mode(network)
     if mode not in (Mode.TRAIN, Mode.HIDDEN) or heeds is False:
         return False
-    if mode is Mode.HIDDEN and not _is_trained_here(script, network):
+    steps = script.loops.steps.all
+    if mode is Mode.HIDDEN and not any(runs(script, step, network) for step in steps):
         return False  # who passes the network sets its mode
     if heeds is None and modes.is_configured(network):
         return False
@@ -164,14 +166,6 @@ def _is_measured_in_training(
     if _is_set_in_parts(script, place, network):
         return False
     return _only_scores(evaluation) or not _is_meant(script, place, network)
-
-
-def _is_trained_here(script: Script, network: cst.BaseExpression) -> bool:
-    """Return whether a step in view runs a network."""
-    run = (
-        script.loops.module_call(call) for step in script.loops.steps.all for call in step.forwards
-    )
-    return any(each is not None and script.modules.same(each, network) for each in run)
 
 
 def _only_scores(evaluation: Evaluation) -> bool:

@@ -229,7 +229,7 @@ class GradientAccumulations(LoopAnalysis):
         names += [node.attr.value for node in self.tree.within(test, cst.Attribute)]
         if any(word.startswith("accum") for name in names for word in words(name)):
             return True
-        value = self._only_value(test)
+        value = self.scopes.only(test).value
         return value is not None and self._takes_remainder(value)
 
     def _takes_remainder(self, node: cst.BaseExpression) -> bool:
@@ -237,10 +237,6 @@ class GradientAccumulations(LoopAnalysis):
             isinstance(each.operator, cst.Modulo)
             for each in self.tree.within(node, cst.BinaryOperation)
         )
-
-    def _only_value(self, test: cst.BaseExpression) -> cst.BaseExpression | None:
-        """Return the value of a name that is the whole test."""
-        return self.scopes.only(test).value
 
     def _clears(self, around: _Pass, besides: cst.If | None = None) -> bool:
         """Return whether each pass clears the gradients of the previous one."""

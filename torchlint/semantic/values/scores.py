@@ -249,9 +249,6 @@ class Scores(ValueAnalysis):
     def _made(self, node: cst.Name | cst.Attribute) -> cst.BaseExpression | None:
         """Return the only value of a name or an attribute, beside None."""
         origin = self.origins.of(node)
-        values = [each for each in origin.values if not self._is_none(each)]
+        values = [each for each in origin.values if not self.values.value_of(each).equals(None)]
         alone = len(values) == 1 and origin.complete and values[0] is not node
         return values[0] if alone else self.scopes.only(node).value
-
-    def _is_none(self, node: cst.BaseExpression) -> bool:
-        return self.values.value_of(node).equals(None)

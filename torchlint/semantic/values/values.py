@@ -401,15 +401,11 @@ def _path_inside(node: cst.Subscript) -> str:
     return dotted(at)
 
 
-def _all_absent(values: Iterable[Value]) -> bool:
-    return all(value.state is State.ABSENT for value in values)
-
-
 def _either(values: list[Value]) -> Value:
     """Combine the values of an entry on several paths."""
     if not values or any(value.state is State.UNKNOWN for value in values):
         return _UNKNOWN
-    if _all_absent(values):
+    if all(value.state is State.ABSENT for value in values):
         return _ABSENT
     return _agree(values)
 
