@@ -170,9 +170,10 @@ def _is_the_same(script: Script, arg: cst.Arg) -> bool:
     parts = _pieces(script, arg.value)
     if not parts:
         return _is_text(script, arg) and script.answer(_is_handed, arg.value, False)
+    traits = (_traits(script, part) for part in parts)
     return all(
-        _is_text(script, arg) if _is_unseen(script, part) else not _draws(script, part)
-        for part in parts
+        _is_text(script, arg) if Trait.UNSEEN in each else Trait.RANDOM not in each
+        for each in traits
     )
 
 
@@ -235,14 +236,6 @@ def _is_text(script: Script, arg: cst.Arg) -> bool:
     """Return whether an argument is named like the tokens of a text, or their mask."""
     named = arg.keyword.value if arg.keyword is not None else ""
     return not _TEXT.isdisjoint(script.names.words(f"{named} {script.code(arg.value)}"))
-
-
-def _is_unseen(script: Script, part: Part) -> bool:
-    return Trait.UNSEEN in _traits(script, part)
-
-
-def _draws(script: Script, part: Part) -> bool:
-    return Trait.RANDOM in _traits(script, part)
 
 
 def _traits(script: Script, part: Part) -> set[Trait]:

@@ -56,7 +56,7 @@ class GradientSyncInAccumulation(Rule):
                 call = window.backwards[-1]
                 edits = _edits(script, window, networks) if direct else None
                 fix = _fix(script, window, edits) if edits else None
-                message = _message(script, window.test, networks, window.skipping is not None)
+                message = _message(script, window.test, networks)
                 yield Finding(self.code, script.span(call), message, fix)
         for window in script.loops.gradient_accumulations.through_helpers():
             if script.loops.owner(window.loop.node) == "none" and not _is_managed(
@@ -112,17 +112,13 @@ def _fix(script: Script, window: GradientAccumulation, edits: Edits) -> Fix:
 
 
 def _message(
-    script: Script,
-    test: cst.BaseExpression | None,
-    networks: list[cst.BaseExpression],
-    skips: bool = False,
+    script: Script, test: cst.BaseExpression | None, networks: list[cst.BaseExpression]
 ) -> str:
     network = script.code(networks[0])
     last = "in the last part" if test is None else f"where `{script.code(test)}`"
-    when = last if skips else f"except {last}"
     return (
         f"`{network}` averages its gradients over all processes in every pass, but only the sum of "
-        f"several is stepped with: use `{network}.no_sync()` {when}"
+        f"several is stepped with: use `{network}.no_sync()` except {last}"
     )
 
 

@@ -173,7 +173,7 @@ def _is_for_sums(script: Script, node: cst.BaseExpression) -> bool:
 def _is_scale_free(script: Script, window: GradientAccumulation) -> bool:
     """Return whether every optimizer is an Adam variant and nothing else reads the gradients."""
     region = script.tree.parent(window.loop.node) or window.loop.node
-    if "clip_grad" in script.code(window.loop.node if window.test else region):
+    if "clip_grad" in script.code(window.loop.node if window.closing else region):
         return False
     steps = [call for call in script.optimizers.steps if script.tree.inside(call, region)]
     stepped = [script.optimizers.stepped(call) for call in steps]

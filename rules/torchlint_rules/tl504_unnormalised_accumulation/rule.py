@@ -100,7 +100,7 @@ def _size(script: Script, window: GradientAccumulation) -> cst.BaseExpression | 
 
 def _remainder(script: Script, window: GradientAccumulation) -> cst.BinaryOperation | None:
     """Return the only `i % k` in the test that closes a window."""
-    if window.test is None or (window.closing or window.skipping) is None:
+    if window.test is None or window.closing is None:
         return None
     test = script.values.value_of(window.test).node or window.test
     found = [

@@ -27,15 +27,13 @@ class GradientAccumulation(NamedTuple):
     """A loop that runs backward in each pass and steps an optimizer after several.
 
     `test` selects the passes that step: the test of `closing`, the `if` around the step, or an
-    argument of a helper. Both are None if the optimizer steps behind the loop. The test of
-    `skipping`, an `if` that continues, selects the passes that do not step.
+    argument of a helper. Both are None if the optimizer steps behind the loop.
     """
 
     loop: Loop
     backwards: tuple[cst.Call, ...]
     closing: cst.If | None
     test: cst.BaseExpression | None
-    skipping: cst.If | None = None
 
 
 class Window(NamedTuple):
@@ -147,31 +145,13 @@ class GradientAccumulations(LoopAnalysis):
     ) -> GradientAccumulation | None:
         closings = {self._closing(step, loop.node) for step in steps}
         closing = closings.pop()
-        if closings:
+        if closings or closing is None:
             return None
-        if closing is None:
-            return self._skipped(loop, backwards, steps)
         if any(self.tree.inside(call, closing) for call in backwards):
             return None
         if self._clears(loop.node, besides=closing):
             return None
         return GradientAccumulation(loop, tuple(backwards), closing, closing.test)
-
-    def _skipped(
-        self, loop: Loop, backwards: list[cst.Call], steps: list[cst.Call]
-    ) -> GradientAccumulation | None:
-        """Return a loop most of whose passes end before the step: `if (i + 1) % k: continue`."""
-        order, last = self.tree.order, max(map(self.tree.order, backwards))
-        for line in loop.node.body.body:
-            if (
-                isinstance(line, cst.If)
-                and self._takes_remainder(line.test)
-                and isinstance(last_line(line.body), cst.Continue)
-                and last < order(line) < min(map(order, steps))
-                and not any(order(call) < order(line) for call in self._clearing(loop.node, None))
-            ):
-                return GradientAccumulation(loop, tuple(backwards), None, line.test, line)
-        return None
 
     def _closed_behind(self, loop: Loop, backwards: list[cst.Call]) -> GradientAccumulation | None:
         """Return a loop over the parts of one batch (`for micro_step in range(k):`)."""
@@ -240,16 +220,13 @@ class GradientAccumulations(LoopAnalysis):
 
     def _clears(self, around: _Pass, besides: cst.If | None = None) -> bool:
         """Return whether each pass clears the gradients of the previous one."""
-        return any(True for _ in self._clearing(around, besides))
-
-    def _clearing(self, around: _Pass, besides: cst.If | None) -> Iterator[cst.Call]:
-        """Yield the calls that clear gradients in each pass."""
-        for call in self.functions.own(around.body, cst.Call):
-            if method_of(call) not in _CLEARING or self._gives_up(call):
-                continue
-            inside = besides is not None and self.tree.inside(call, besides)
-            if not inside and not self._guarded(call, around):
-                yield call
+        return any(
+            method_of(call) in _CLEARING
+            and not (besides is not None and self.tree.inside(call, besides))
+            and not self._guarded(call, around)
+            and not self._gives_up(call)
+            for call in self.functions.own(around.body, cst.Call)
+        )
 
     def _gives_up(self, clear: cst.Call) -> bool:
         """Return whether gradients are thrown away in an `if` that leaves the pass."""

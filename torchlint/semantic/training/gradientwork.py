@@ -46,8 +46,7 @@ class GradientWork(LoopAnalysis):
         last = max(self.tree.order(call) for call in accumulation.backwards)
         steps = [self.tree.order(each.at) for each in acts if each.act is Act.STEP]
         end = max(steps, default=self.tree.end(region))
-        start = accumulation.closing or accumulation.skipping or region
-        first = last if end > last else self.tree.order(start)
+        first = last if end > last else self.tree.order(accumulation.closing or region)
         found: list[cst.Call | cst.Attribute] = [
             *self.functions.own(region, cst.Call),
             *self.functions.own(region, cst.Attribute),

@@ -105,9 +105,9 @@ class Networks(ValueAnalysis):
             return self._of_call(node)
         if isinstance(node, cst.IfExp):
             return self.roots(node.body) | self.roots(node.orelse)
-        return self._of_member(node, ()) if isinstance(node, cst.Subscript) else _UNKNOWN
+        return self.members(node, ()) if isinstance(node, cst.Subscript) else _UNKNOWN
 
-    def _of_member(self, container: cst.BaseExpression, steps: Steps) -> Roots:
+    def members(self, container: cst.BaseExpression, steps: Steps) -> Roots:
         """Return what creates the networks that a member of a container can be."""
         members = self.origins.of(container, steps).known
         return frozenset(root for each in members for root in self.roots(each)) or _UNKNOWN
@@ -125,7 +125,7 @@ class Networks(ValueAnalysis):
             return frozenset() if nothing else self.roots(value)
         if binding.how is How.LOOP:
             source, path = self.iteration.source(value, binding.path)
-            return self._of_member(source, (None, *path)) if source is not None else _UNKNOWN
+            return self.members(source, (None, *path)) if source is not None else _UNKNOWN
         if binding.how is How.UNPACKED and len(binding.path) == 1 and not binding.starred:
             return self._of_element(value, binding.path[0])
         return _UNKNOWN
@@ -148,10 +148,8 @@ class Networks(ValueAnalysis):
             if isinstance(func, cst.Attribute) and func.attr.value in PREPARING:
                 plain = [arg.value for arg in value.args if arg.keyword is None and not arg.star]
                 return self.roots(plain[index]) if index < len(plain) else _UNKNOWN
-        found = self._of_member(value, (index,))
-        if None in found and isinstance(value, cst.Call):
             return frozenset({(value, index)})
-        return found
+        return self.members(value, (index,))
 
     def _of_call(self, call: cst.Call) -> Roots:
         func = call.func

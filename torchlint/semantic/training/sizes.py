@@ -105,12 +105,9 @@ class Sizes(ValueAnalysis):
         """Return whether a network is a class in view that has no weights to record graphs of."""
         roots = self.networks.roots(network)
         return bool(roots) and all(
-            self._is_in_view(root) and not self._weights(root) for root in roots
+            all(map(self._is_made_here, self._makers(root))) and not self._weights(root)
+            for root in roots
         )
-
-    def _is_in_view(self, root: Root) -> bool:
-        """Return whether no code out of view makes a network, as `torch.hub.load(…)` does."""
-        return all(map(self._is_made_here, self._makers(root)))
 
     def _is_made_here(self, maker: cst.Call | cst.ClassDef) -> bool:
         """Return whether no layers come from a class or a function of a library or an heir."""
@@ -198,21 +195,11 @@ class Sizes(ValueAnalysis):
         """Return the calls that make a network, or its class; none if one of them is unknown."""
         match root:
             case (cst.Call() as call, int() as index):
-                roots = frozenset(self._returned(call, index))
+                roots = self.networks.members(call, (index,))
             case _:
                 roots = frozenset({root})
         known = [each for each in roots if isinstance(each, (cst.Call, cst.ClassDef))]
         return known if len(known) == len(roots) else []
-
-    def _returned(self, call: cst.Call, index: int) -> Iterator[Root]:
-        """Yield what makes the networks at an index of the tuples that a call returns."""
-        function = self.functions.definition(call.func)
-        if isinstance(function, cst.FunctionDef):
-            for value in self.functions.returns(function):
-                if isinstance(value, cst.Tuple) and index < len(value.elements):
-                    yield from self.networks.roots(value.elements[index].value)
-                else:
-                    yield None
 
     def _parts(self, container: cst.Call) -> Iterator[cst.CSTNode]:
         """Yield what makes the networks that another one gets by their names."""
