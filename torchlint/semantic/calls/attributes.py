@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -75,11 +76,19 @@ class Attributes(Part):
 
     def _assigned_outside(self, name: str, lineage: list[cst.ClassDef]) -> Iterator[Binding]:
         """Yield what other code assigns to an attribute of an instance: `trainer.model = net`."""
-        for each in self.functions.attributes(name):
+        for owner, binding in self._outside.get(name, ()):
+            if self.functions.instance_of(owner) in lineage:
+                yield binding
+
+    @cached_property
+    def _outside(self) -> dict[str, list[tuple[cst.BaseExpression, Binding]]]:
+        """The assignments to attributes of anything but `self`, with what they belong to."""
+        found: dict[str, list[tuple[cst.BaseExpression, Binding]]] = {}
+        for each in self.tree.all(cst.Attribute):
             binding = self.scopes.stored(each)
             if binding is not None and binding.how is How.ASSIGN and dotted(each.value) != "self":
-                if self.functions.instance_of(each.value) in lineage:
-                    yield binding
+                found.setdefault(each.attr.value, []).append((each.value, binding))
+        return found
 
     def _reads(self, binding: Binding, name: str) -> bool:
         """Return whether an attribute is made from what it was (`self.data = kept(self.data)`)."""
