@@ -207,7 +207,8 @@ def _is_meant(script: Script, place: cst.CSTNode, network: cst.BaseExpression) -
 
 def _fix(script: Script, evaluations: list[Evaluation], names: list[str]) -> Edits | None:
     loops = [each.node for each in evaluations if not isinstance(each.node, cst.FunctionDef)]
-    if len(loops) < len(evaluations) or not all(_is_plain(name) for name in names):
+    parts = (part for name in names for part in name.split("."))
+    if len(loops) < len(evaluations) or not all(map(str.isidentifier, parts)):
         return None
     statements = [_outermost(script, loop) for loop in loops]
     if not all(script.edits.stands_alone(statement) for statement in statements):
@@ -258,10 +259,6 @@ def _at_head(
         if any(binding.how is not How.PARAMETER for binding in bindings):
             return None
     return script.edits.first_in(function.body, *lines)
-
-
-def _is_plain(name: str) -> bool:
-    return all(part.isidentifier() for part in name.split("."))
 
 
 def _outermost(script: Script, loop: cst.CSTNode) -> cst.CSTNode:

@@ -236,7 +236,8 @@ class Sizes(ValueAnalysis):
         rows, columns, gates = layer
         sides = self._width(call, rows, 0), self._width(call, columns, int(columns != rows))
         known_sides = [side for side in sides if side is not None]
-        if not known_sides or (len(known_sides) == 1 and not self._fits(call, known_sides[0])):
+        wide = _WIDE if self.names.name(call.func) != "torch.nn.Embedding" else -1
+        if not known_sides or (len(known_sides) == 1 and known_sides[0] > wide):
             return _UNKNOWN
         one, other = (known_sides * 2)[:2] if len(known_sides) == 2 else (known_sides[0], _WIDE)
         recurrent = other * other if "hidden" in columns else 0
@@ -295,10 +296,6 @@ class Sizes(ValueAnalysis):
         ]
         known = [side for side in sides if side is not None]
         return math.prod(known) if len(known) == len(sides) else _UNKNOWN
-
-    def _fits(self, call: cst.Call, width: int) -> bool:
-        """Return whether a layer with one unknown width can be taken to be small."""
-        return width <= _WIDE and self.names.name(call.func) != "torch.nn.Embedding"
 
     def _is_filled_elsewhere(self, call: cst.Call) -> bool:
         """Return whether a container gets members that do not stand inside its call."""
