@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import libcst as cst
@@ -140,7 +140,7 @@ def _carriers(
     is_meant: Callable[[Script, cst.BaseExpression], bool],
 ) -> list[cst.BaseExpression]:
     """Return the operands of an addition that carry a graph and that a test accepts."""
-    if addition.adding is Adding.METER and not _is_summed(script, addition):
+    if not _is_kept(script, addition):
         return []
     leaves = list(_leaves(script, _value(addition)))
     found = [leaf for leaf in leaves if is_meant(script, leaf)]
@@ -149,14 +149,26 @@ def _carriers(
     return [] if found and _sent_with_others(script, addition) else found
 
 
-def _is_summed(script: Script, addition: Accumulation | Addition) -> bool:
-    """Return whether a meter of the program adds up what it is given first, with its graph."""
+def _is_kept(script: Script, addition: Accumulation | Addition) -> bool:
+    """Return whether what is added stays as it is, with its graph.
+
+    A meter of the program has to add up, or to list, what it is given first.
+    """
     call = addition.node if isinstance(addition, Accumulation) else None
     meter = script.functions.callee(call) if isinstance(call, cst.Call) else None
-    if meter is None or len(meter.params.params) < 2:
+    if meter is None:
+        return addition.adding is not Adding.METER
+    if len(meter.params.params) < 2:
         return False
     given = meter.params.params[1]
-    return any(
+    listed = (
+        call
+        for call in script.tree.within(meter.body, cst.Call)
+        if (held := receiver_of(call, "append")) is not None
+        and script.code(held).startswith("self.")
+        and script.values.gradients.grad(call) is not Grad.OFF
+    )
+    return any(_is_factor(script, arg.value, given) for call in listed for arg in call.args) or any(
         script.code(line.target).startswith("self.")
         and script.values.gradients.grad(line) is not Grad.OFF
         and any(_is_factor(script, side, given) for side in _factors(line.value))
@@ -232,11 +244,18 @@ def _is_sent(script: Script, leaf: cst.BaseExpression) -> bool:
 def _is_handed_on(script: Script, addition: Accumulation) -> bool:
     """Return whether other code may get what a loop collects, and train on it."""
     target = container_of(addition.target)
-    return not isinstance(target, cst.Name) or any(
+    uses: Iterable[cst.BaseExpression] = ()
+    if isinstance(target, cst.Name):
+        uses = script.tree.among(script.tree.spelled(target.value), script.scopes.home(target))
+    elif isinstance(target, cst.Attribute) and script.functions.instance_of(target.value):
+        uses = script.functions.attributes(target.attr.value)
+    else:
+        return True
+    return any(
         isinstance(call := script.tree.parent(arg), cst.Call)
         and not (script.name(call.func) or "").startswith(_REPORTING)
-        for name in script.tree.among(script.tree.spelled(target.value), script.scopes.home(target))
-        if isinstance(arg := script.tree.parent(name), cst.Arg)
+        for use in uses
+        if isinstance(arg := script.tree.parent(use), cst.Arg)
     )
 
 

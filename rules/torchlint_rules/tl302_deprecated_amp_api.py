@@ -155,7 +155,7 @@ def _fix_of_import(script: Script, line: cst.Import | cst.ImportFrom) -> Edits |
     shown = {id(_func(use)) for use in uses}
     names = [alias.evaluated_alias or alias.evaluated_name for alias in _aliases(line)]
     for mention in (each for name in names for each in script.tree.spelled(name)):
-        if not _goes_through(script, mention, line):
+        if all(binding.node is not line for binding in script.scopes.reaching(mention)):
             continue
         parent = script.tree.parent(mention)
         whole = parent if isinstance(parent, cst.Attribute) else mention
@@ -173,10 +173,6 @@ def _hidden(use: cst.BaseExpression) -> bool:
     """Return whether a use of the import is neither one name nor one attribute."""
     func = _func(use)
     return isinstance(func, cst.Attribute) and isinstance(func.value, cst.Attribute)
-
-
-def _goes_through(script: Script, name: cst.Name, line: cst.Import | cst.ImportFrom) -> bool:
-    return any(binding.node is line for binding in script.scopes.reaching(name))
 
 
 def _is_type(script: Script, mention: cst.CSTNode) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
+from itertools import chain
 from typing import Final
 
 import libcst as cst
@@ -178,10 +179,7 @@ def _about_images(script: Script) -> list[cst.CSTNode] | None:
         made = makers(script, loader.dataset) if loader.dataset is not None else ()
         if not made or not all(_is_known_dataset(script, each) for each in made):
             return None
-        found += (
-            loader.node,
-            *(region for each in made for region in script.modules.sizes.regions(each)),
-        )
+        found += (loader.node, *chain.from_iterable(map(script.modules.sizes.regions, made)))
     for step in script.loops.steps.all:
         found += (loop.node for loop in script.loops.around(step.backward))
     return found

@@ -127,11 +127,8 @@ def _is_open(script: Script, made: cst.Call) -> bool:
     name = script.name(made.func)
     if name is not None and _ZOO.fullmatch(name):
         return True
-    calls = [
-        call
-        for region in script.modules.sizes.regions(made)
-        for call in script.tree.within(region, cst.Call)
-    ]
+    code = script.modules.sizes.regions(made)
+    calls = [call for region in code for call in script.tree.within(region, cst.Call)]
     names = {name for call in calls if (name := script.name(call.func)) is not None}
     zoo = {each for each in names if _ZOO.fullmatch(each)}
     if not names & set(_CONVOLUTIONS) and not zoo:

@@ -113,8 +113,8 @@ def _is_used_elsewhere(script: Script, node: cst.CSTNode) -> bool:
     ours = _code(script, node)
     if any(_may_hold(script, each, node, ours) for each in (*compiled, *script.once(_exported))):
         return True
-    making, marked = script.modules.making, script.once(_marked)
-    return any(making.may_be_in(each, ours) or _holds(script, each, node) for each in marked)
+    may_be_in, marked = script.modules.making.may_be_in, script.once(_marked)
+    return any(may_be_in(each, ours) or may_be_in(node, frozenset({each})) for each in marked)
 
 
 def _may_hold(script: Script, outer: cst.CSTNode, node: cst.CSTNode, code: Code) -> bool:
@@ -123,10 +123,6 @@ def _may_hold(script: Script, outer: cst.CSTNode, node: cst.CSTNode, code: Code)
         return script.modules.may_touch(outer, node)
     theirs = _code(script, outer)
     return any(each is None or script.modules.making.may_be_in(each, theirs) for each in code)
-
-
-def _holds(script: Script, outer: cst.CSTNode, node: cst.CSTNode) -> bool:
-    return script.modules.making.may_be_in(node, frozenset({outer}))
 
 
 def _code(script: Script, node: cst.CSTNode) -> Code:

@@ -187,7 +187,8 @@ def _keeper(
             script.code(site.receiver) == named and script.tree.order(site.node) > at
             for site in script.calls.of_methods("train")
         )
-        if runs and not any(_hands_on(script, use) for use in _uses_after(script, call, target)):
+        used = map(script.tree.parent, _uses_after(script, call, target))
+        if runs and all(isinstance(each, cst.Attribute) for each in used):
             return named
     return None
 
@@ -199,11 +200,6 @@ def _uses_after(script: Script, call: cst.Call, target: cst.Name) -> Iterator[cs
         if script.tree.order(each) > at and not script.tree.inside(each, call):
             if script.scopes.home(each) is home:
                 yield each
-
-
-def _hands_on(script: Script, use: cst.Name) -> bool:
-    """Return whether a use calls a network, passes it on or stores it."""
-    return not isinstance(script.tree.parent(use), cst.Attribute)
 
 
 def _is_left(script: Script, call: cst.Call, target: cst.Name) -> bool:

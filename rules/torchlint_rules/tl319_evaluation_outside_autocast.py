@@ -155,17 +155,22 @@ def _training_autocast(
         return None
     if not _WIDENING.isdisjoint(_spoken(script, call)):
         return None
-    found: cst.Call | None = None
+    found: list[cst.Call] = []
+    wide: list[cst.Call] = []
     for step in script.loops.steps.all:
         for forward in step.forwards:
             trained = script.loops.module_call(forward)
             if trained is None or not script.modules.same(trained, network):
                 continue
             calls = script.values.autocasting.around(forward).calls
-            if not calls or script.calls.at(calls[0]).argument("enabled", 2).equals(False):
+            if not calls:
+                wide.append(forward)
+            elif script.calls.at(calls[0]).argument("enabled", 2).equals(False):
                 return None
-            found = found or calls[0]
-    return found
+            else:
+                found.append(calls[0])
+    chosen = (any(script.tree.choice(one, each) for one in found) for each in wide)
+    return found[0] if found and all(chosen) else None
 
 
 def _casts_itself(script: Script, network: cst.BaseExpression) -> bool:
@@ -184,6 +189,8 @@ def _fix(script: Script, evaluation: Evaluation, call: cst.Call, autocast: cst.C
     if not lines or not all(any(script.tree.inside(o, line) for line in lines) for o in others):
         return None
     if not all(map(script.edits.stands_alone, lines)) or not _is_valid_at(script, autocast, call):
+        return None
+    if any(True for _ in script.tree.branches(autocast)):
         return None
     region = script.scopes.region(evaluation.node)
     arrays = not _ARRAYS.isdisjoint(_spoken(script, region))

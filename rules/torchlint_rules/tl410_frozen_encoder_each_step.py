@@ -170,9 +170,10 @@ def _is_the_same(script: Script, arg: cst.Arg) -> bool:
     parts = _pieces(script, arg.value)
     if not parts:
         return _is_text(script, arg) and script.answer(_is_handed, arg.value, False)
+    traits = (_traits(script, part) for part in parts)
     return all(
-        _is_text(script, arg) if _is_unseen(script, part) else not _draws(script, part)
-        for part in parts
+        _is_text(script, arg) if Trait.UNSEEN in each else Trait.RANDOM not in each
+        for each in traits
     )
 
 
@@ -210,35 +211,31 @@ def _pieces(script: Script, node: cst.BaseExpression) -> tuple[Part, ...]:
         return script.answer(_pieces, node.args[0].value, _NONE)
     if not isinstance(node, cst.Name):
         return ()
-    found = [_bound(each) for each in script.scopes.reaching(node)]
-    pieces = [script.answer(_pieces, each, _NONE) for each in found if each is not None]
-    whole = bool(pieces) and all(pieces) and len(pieces) == len(found)
+    found = [_bound(script, each) for each in script.scopes.reaching(node)]
+    pieces = [script.answer(_pieces, each, _NONE) for bound in found for each in bound]
+    whole = bool(pieces) and all(pieces) and all(found)
     return tuple(part for each in pieces for part in each) if whole else ()
 
 
-def _bound(binding: Binding) -> cst.BaseExpression | None:
-    """Return the expression that a name is assigned, alone or in a row of several."""
+def _bound(script: Script, binding: Binding) -> list[cst.BaseExpression]:
+    """Return the expressions that a name is assigned, alone or in a row, or is given by calls."""
     value = binding.value
+    if binding.parameter is not None:
+        unseen = script.functions.given_unseen(binding.parameter)
+        return [] if unseen else [*script.functions.given(binding.parameter)]
+    if value is None:
+        return []
     if binding.how is How.ASSIGN:
-        return value
+        return [value]
     if binding.how is How.UNPACKED and isinstance(value, cst.Tuple) and len(binding.path) == 1:
-        at = binding.path[0]
-        return value.elements[at].value if at < len(value.elements) else None
-    return None
+        return [each.value for each in value.elements[binding.path[0] :][:1]]
+    return []
 
 
 def _is_text(script: Script, arg: cst.Arg) -> bool:
     """Return whether an argument is named like the tokens of a text, or their mask."""
     named = arg.keyword.value if arg.keyword is not None else ""
     return not _TEXT.isdisjoint(script.names.words(f"{named} {script.code(arg.value)}"))
-
-
-def _is_unseen(script: Script, part: Part) -> bool:
-    return Trait.UNSEEN in _traits(script, part)
-
-
-def _draws(script: Script, part: Part) -> bool:
-    return Trait.RANDOM in _traits(script, part)
 
 
 def _traits(script: Script, part: Part) -> set[Trait]:

@@ -22,8 +22,8 @@ class UndetachedGenerator(Rule):
         """Flag what a backward pass sends into a network that its optimizer does not hold."""
         passes = list(script.modules.lineage.backward_passes())
         for backward in passes:
-            optimizer = _stepped(script, backward)
-            if optimizer is None or _is_differentiated(script, backward):
+            made = _stepped(script, backward)
+            if not made or _is_differentiated(script, backward):
                 continue
             behind = script.modules.lineage.of(backward.func).calls
             others = {
@@ -33,9 +33,9 @@ class UndetachedGenerator(Rule):
                 for call, _ in script.modules.lineage.of(each.func).calls
             }
             for call, judge in behind:
-                if call in others or optimizer not in script.modules.holders(judge):
+                if call in others or not made.issubset(script.modules.holders(judge)):
                     continue
-                yield from self._sent(script, backward, call, judge, optimizer)
+                yield from self._sent(script, backward, call, judge, made)
 
     def _sent(
         self,
@@ -43,20 +43,19 @@ class UndetachedGenerator(Rule):
         backward: cst.Call,
         call: cst.Call,
         judge: cst.BaseExpression,
-        optimizer: cst.Call,
+        made: frozenset[cst.Call],
     ) -> Iterator[Finding]:
         slopes = list(script.calls.of("torch.autograd.grad"))
         for arg in call.args:
             if any(_may_be_one_of(script, arg.value, slope.given("inputs")) for slope in slopes):
                 continue
             behind = script.modules.lineage.of(arg.value)
-            if behind.asks or any(
-                optimizer in script.modules.holders(each) for _, each in behind.calls
-            ):
+            holders = (script.modules.holders(each) for _, each in behind.calls)
+            if behind.asks or not all(map(made.isdisjoint, holders)):
                 continue
             for _, maker in behind.calls:
                 held = script.modules.holders(maker)
-                apart = script.modules.held_alone(optimizer, maker)
+                apart = all(script.modules.held_alone(each, maker) for each in made)
                 if not held or not apart or script.modules.may_be_frozen(maker):
                     continue
                 message = (
@@ -166,8 +165,11 @@ def _runs_before(script: Script, clear: Update, step: Update) -> bool:
     return all(each in around for each in script.scopes.blocks(clear.at))
 
 
-def _stepped(script: Script, backward: cst.Call) -> cst.Call | None:
-    """Return the one optimizer that steps after a backward pass and before the next one."""
+def _stepped(script: Script, backward: cst.Call) -> frozenset[cst.Call]:
+    """Return what makes the one optimizer that steps after a backward pass, before the next one.
+
+    An option may choose between several.
+    """
     loop = script.loops.batch_loop(backward)
     region = loop.node.body if loop is not None else script.scopes.region(backward)
     acts = [each for each in script.optimizers.updates.within(region) if each.at is each.call]
@@ -179,10 +181,12 @@ def _stepped(script: Script, backward: cst.Call) -> cst.Call | None:
     ]
     while later and later[0].act is Act.BACKWARD:
         later.pop(0)
-    stepped: set[cst.BaseExpression] = set()
+    stepped = []
     for each in later:
         if each.act is Act.BACKWARD or each.optimizer is None:
             break
-        stepped.update(script.values.origins.of(each.optimizer).values)
-    made = next(iter(stepped), None)
-    return made if isinstance(made, cst.Call) and len(stepped) == 1 else None
+        stepped.append(script.values.origins.of(each.optimizer))
+    made = {frozenset(each.values) for each in stepped}
+    found = made.pop() if len(made) == 1 else frozenset()
+    calls = frozenset(each for each in found if isinstance(each, cst.Call))
+    return calls if len(calls) == len(found) else frozenset()

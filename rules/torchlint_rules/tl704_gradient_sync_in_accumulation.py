@@ -79,6 +79,7 @@ class GradientSyncInAccumulation(Rule):
         function = script.functions.callee(call)
         bodies = script.functions.reached(function.body) if function is not None else ()
         networks = [each for body in bodies for each in _networks(script, body, None)]
+        networks += _networks(script, window.loop.node.body, window.closing)
         if networks:
             message = _message(script, window.test, networks)
             yield Finding(self.code, script.span(call), message)
@@ -114,11 +115,10 @@ def _message(
     script: Script, test: cst.BaseExpression | None, networks: list[cst.BaseExpression]
 ) -> str:
     network = script.code(networks[0])
-    last = "the last part" if test is None else f"`{script.code(test)}`"
-    when = "in" if test is None else "where"
+    last = "in the last part" if test is None else f"where `{script.code(test)}`"
     return (
         f"`{network}` averages its gradients over all processes in every pass, but only the sum of "
-        f"several is stepped with: use `{network}.no_sync()` except {when} {last}"
+        f"several is stepped with: use `{network}.no_sync()` except {last}"
     )
 
 
@@ -274,14 +274,10 @@ def _test(
         return test, ""
     used = {name.value for name in script.tree.all(cst.Name)}
     free = [word for word in _WORDS if word not in used]
-    if not free or "\n" in test or (tail + or_else and _binds_loosely(window.test)):
+    loose = isinstance(window.test, (cst.IfExp, cst.Lambda, cst.NamedExpr))
+    if not free or "\n" in test or (tail + or_else and loose):
         return None
     return free[0], f"{test}{tail}{or_else}"
-
-
-def _binds_loosely(test: cst.BaseExpression | None) -> bool:
-    """Return whether `test or ...` would need parentheses."""
-    return isinstance(test, (cst.IfExp, cst.Lambda, cst.NamedExpr))
 
 
 def _changes(script: Script, test: cst.BaseExpression, lines: list[cst.BaseStatement]) -> bool:

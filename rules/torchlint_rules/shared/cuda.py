@@ -121,11 +121,12 @@ def surroundings(script: Script, network: cst.BaseExpression | None = None) -> l
     That is the whole script if there is no step.
     """
     steps = [step for step in script.loops.steps.all if script.loops.steps.updates(step)]
-    own = [step for step in steps if network is not None and _runs(script, step, network)]
+    own = [step for step in steps if network is not None and runs(script, step, network)]
     return [script.around(step.backward) for step in own or steps] or [script]
 
 
-def _runs(script: Script, step: Step, network: cst.BaseExpression) -> bool:
+def runs(script: Script, step: Step, network: cst.BaseExpression) -> bool:
+    """Return whether a step runs a network."""
     run = (script.loops.module_call(call) for call in step.forwards)
     return any(each is not None and script.modules.same(each, network) for each in run)
 
@@ -244,12 +245,7 @@ def place(script: Script) -> cst.CSTNode | None:
 def _trained_moves(script: Script) -> list[Move]:
     """Return the moves of networks that a step runs, else of those where the steps stand."""
     moves, steps = list(moved_networks(script)), script.loops.steps.all
-    run = [script.loops.module_call(call) for step in steps for call in step.forwards]
-    trained = [
-        move
-        for move in moves
-        if any(each is not None and script.modules.same(each, move.moved) for each in run)
-    ]
+    trained = [each for each in moves if any(runs(script, step, each.moved) for step in steps)]
     homes = {script.scopes.home(step.backward) for step in steps}
     return trained or [
         move for move in moves if not steps or script.scopes.home(move.call) in homes

@@ -18,8 +18,9 @@ def visible_device(script: Script, place: cst.CSTNode, line: cst.CSTNode) -> str
     for name in (*scope.bindings, *script.scopes.module.bindings):
         if name not in named or script.scopes.lookup(name, scope) is None:
             continue
-        bindings = script.scopes.reaching_name(name, line, scope)
-        if bindings and all(_is_device(script, each.value) for each in bindings):
+        values = [each.value for each in script.scopes.reaching_name(name, line, scope)]
+        made = [script.name(each.func) for each in values if isinstance(each, cst.Call)]
+        if values and len(made) == len(values) and all(each in _MAKERS for each in made):
             return name
     return ""
 
@@ -29,7 +30,3 @@ def _named_devices(script: Script) -> frozenset[str]:
     made = {id(site.node) for site in script.calls.of(*_MAKERS)}
     bound = (each for each in script.scopes.bindings() if id(each.value) in made)
     return frozenset(each.name for each in bound if "." not in each.name)
-
-
-def _is_device(script: Script, value: cst.BaseExpression | None) -> bool:
-    return isinstance(value, cst.Call) and script.name(value.func) in _MAKERS

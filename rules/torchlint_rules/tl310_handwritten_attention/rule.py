@@ -28,7 +28,7 @@ class HandwrittenAttention(Rule):
             if _is_derived_twice(script, attention):
                 continue
             hint = _hint(script, attention)
-            if hint is None or _has_fused(script, attention):
+            if hint is None or any(_is_fused(script, at) for at in _around(script, attention)):
                 continue
             fix = None if hint else Rewriting(script, attention).fix()
             message = (
@@ -111,11 +111,6 @@ def _passes_by(script: Script, slope: cst.Call, attention: Attention) -> bool:
         )
         for root in roots
     )
-
-
-def _has_fused(script: Script, attention: Attention) -> bool:
-    """Return whether the code around an attention also has a fused one."""
-    return any(_is_fused(script, each) for each in _around(script, attention))
 
 
 def _around(script: Script, attention: Attention) -> Iterator[cst.ClassDef | cst.FunctionDef]:

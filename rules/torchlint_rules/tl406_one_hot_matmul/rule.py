@@ -77,13 +77,10 @@ def _products(script: Script) -> Iterator[Product]:
         elif name is not None and name not in _PRODUCTS:
             continue
         if len(sides) == 2 and len(call.args) <= 2:
-            made = _one_hot(script, sides[0]) if _is_product(script, call) else None
+            multiplies = script.name(call.func) in _PRODUCTS or method_of(call) in _METHODS
+            made = _one_hot(script, sides[0]) if multiplies else None
             if made is not None:
                 yield Product(call, sides[0], sides[1], made)
-
-
-def _is_product(script: Script, call: cst.Call) -> bool:
-    return script.name(call.func) in _PRODUCTS or method_of(call) in _METHODS
 
 
 def _one_hot(script: Script, node: cst.BaseExpression) -> cst.Call | None:

@@ -37,8 +37,9 @@ def misuse(script: Script, step: SchedulerStep) -> tuple[str, Fix | None] | None
     given = args[0].value
     text = script.code(given)
     if script.kind(given) in (Kind.TENSOR, Kind.LOSS) or "loss" in script.names.words(text):
+        made = " or ".join(sorted(step.names))
         return (
-            f"`{name}` ({_one(step)}) takes no metric: `step({text})` sets its epoch to the value "
+            f"`{name}` ({made}) takes no metric: `step({text})` sets its epoch to the value "
             "of the loss; only ReduceLROnPlateau wants one",
             None,
         )
@@ -47,10 +48,6 @@ def misuse(script: Script, step: SchedulerStep) -> tuple[str, Fix | None] | None
         f"`{name}.step()` once an epoch, after the optimizer"
     )
     return message, _recounted(script, step, given)
-
-
-def _one(step: SchedulerStep) -> str:
-    return " or ".join(sorted(step.names))
 
 
 def _counted_plateau(

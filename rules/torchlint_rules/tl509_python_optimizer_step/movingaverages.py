@@ -100,6 +100,18 @@ def in_two_lines(
     return Average(line, old, script.code(term.tensor), script.tree.argument(term.factor))
 
 
+def in_a_new_tensor(
+    script: Script, line: cst.BaseSmallStatement, parameters: frozenset[str]
+) -> Average | None:
+    """Return the average of `kept[name] = d * kept[name] + (1 - d) * new`, None for others."""
+    target = line.targets[0].target if isinstance(line, cst.Assign) else None
+    if not isinstance(line, cst.Assign) or not isinstance(target, cst.Subscript):
+        return None
+    value = receiver_of(line.value, "clone", "detach") or line.value
+    value = script.scopes.only(value).value or value
+    return _of_sum(script, line, target, value, parameters, _is_picked)
+
+
 def _is_picked(node: cst.BaseExpression, parameters: frozenset[str]) -> bool:
     """Return whether an expression is a parameter, an entry for one, or `.data` of either."""
     if isinstance(node, cst.Call):
@@ -130,11 +142,13 @@ def _of_sum(
     target: cst.BaseExpression,
     value: cst.BaseExpression,
     parameters: frozenset[str],
+    is_tensor: _Test | None = None,
 ) -> Average | None:
     """Return the average of `d * old + (1 - d) * new`, in either order."""
     if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
         return None
-    terms = [_term(side, parameters) for side in (value.left, value.right)]
+    sides = (value.left, value.right)
+    terms = [_term(side, parameters, is_tensor or _is_tensor) for side in sides]
     old = script.code(target)
     for first, second in (terms, terms[::-1]):
         if first is not None and second is not None and script.code(first.tensor) == old:

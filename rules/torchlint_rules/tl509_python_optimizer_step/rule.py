@@ -12,6 +12,7 @@ from torchlint.api import Act, Finding, Fix, How, Kind, Role, Rule, Script, meth
 from torchlint_rules.tl509_python_optimizer_step.movingaverages import (
     Average,
     average_of,
+    in_a_new_tensor,
     in_two_lines,
     scaled_and_added,
 )
@@ -77,13 +78,15 @@ class PythonOptimizerStep(Rule):
 
     def _averages_in_parts(self, script: Script, loop: cst.For) -> Iterator[Finding]:
         names = frozenset(name.value for name in script.tree.within(loop.target, cst.Name))
+        forms = [scaled_and_added, in_two_lines]
+        forms += [in_a_new_tensor] if _over_parameters(script, loop.iter) else []
         for line in _lines(script, loop) if names else ():
-            average = scaled_and_added(script, line, names) or in_two_lines(script, line, names)
-            if average is not None:
+            for average in filter(None, (form(script, line, names) for form in forms)):
+                each = "three kernels" if isinstance(average.node, cst.Assign) else "two kernels"
                 yield Finding(
                     self.code,
                     script.span(average.node),
-                    f"`{average.old}` is averaged tensor by tensor, with two kernels for each: "
+                    f"`{average.old}` is averaged tensor by tensor, with {each} for each: "
                     f"`torch._foreach_lerp_(old, new, {average.weight})` over lists of all "
                     "tensors takes a few in all",
                 )
@@ -234,18 +237,7 @@ def _replaces_optimizer(script: Script, loop: cst.For) -> bool:
         return False
     acts = script.optimizers.updates.within(region)
     return any(each.act is Act.BACKWARD for each in acts) and not any(
-        each.act is Act.STEP and not _is_alternative(script, each.at, loop) for each in acts
-    )
-
-
-def _is_alternative(script: Script, step: cst.Call, loop: cst.For) -> bool:
-    """Return whether a step is in another branch of an `if` than a loop."""
-    return any(
-        isinstance(outer, cst.If)
-        and outer.orelse is not None
-        and script.tree.inside(step, outer.body)
-        and script.tree.inside(loop, outer.orelse)
-        for outer in script.tree.ancestors(loop)
+        each.act is Act.STEP and script.tree.choice(each.at, loop) is None for each in acts
     )
 
 

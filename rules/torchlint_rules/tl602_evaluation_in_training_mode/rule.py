@@ -20,6 +20,7 @@ from torchlint.api import (
     Rule,
     Script,
 )
+from torchlint_rules.shared.cuda import runs
 from torchlint_rules.shared.nograd import place_of
 from torchlint_rules.shared.wording import quoted
 from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
@@ -153,7 +154,8 @@ def _is_measured_in_training(
     mode, heeds = modes.mode(place, network), modes.depends_on_mode(network)
     if mode not in (Mode.TRAIN, Mode.HIDDEN) or heeds is False:
         return False
-    if mode is Mode.HIDDEN and not _is_trained_here(script, network):
+    steps = script.loops.steps.all
+    if mode is Mode.HIDDEN and not any(runs(script, step, network) for step in steps):
         return False  # who passes the network sets its mode
     if heeds is None and modes.is_configured(network):
         return False
@@ -164,14 +166,6 @@ def _is_measured_in_training(
     if _is_set_in_parts(script, place, network):
         return False
     return _only_scores(evaluation) or not _is_meant(script, place, network)
-
-
-def _is_trained_here(script: Script, network: cst.BaseExpression) -> bool:
-    """Return whether a step in view runs a network."""
-    run = (
-        script.loops.module_call(call) for step in script.loops.steps.all for call in step.forwards
-    )
-    return any(each is not None and script.modules.same(each, network) for each in run)
 
 
 def _only_scores(evaluation: Evaluation) -> bool:
@@ -213,7 +207,8 @@ def _is_meant(script: Script, place: cst.CSTNode, network: cst.BaseExpression) -
 
 def _fix(script: Script, evaluations: list[Evaluation], names: list[str]) -> Edits | None:
     loops = [each.node for each in evaluations if not isinstance(each.node, cst.FunctionDef)]
-    if len(loops) < len(evaluations) or not all(_is_plain(name) for name in names):
+    parts = (part for name in names for part in name.split("."))
+    if len(loops) < len(evaluations) or not all(map(str.isidentifier, parts)):
         return None
     statements = [_outermost(script, loop) for loop in loops]
     if not all(script.edits.stands_alone(statement) for statement in statements):
@@ -264,10 +259,6 @@ def _at_head(
         if any(binding.how is not How.PARAMETER for binding in bindings):
             return None
     return script.edits.first_in(function.body, *lines)
-
-
-def _is_plain(name: str) -> bool:
-    return all(part.isidentifier() for part in name.split("."))
 
 
 def _outermost(script: Script, loop: cst.CSTNode) -> cst.CSTNode:

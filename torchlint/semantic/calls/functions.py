@@ -11,8 +11,8 @@ import libcst as cst
 from torchlint.caching import cached_method
 from torchlint.semantic.calls.aliases import Aliases
 from torchlint.semantic.calls.annotations import acts, named_types
+from torchlint.semantic.calls.attributes import Attributes
 from torchlint.semantic.calls.classes import Classes
-from torchlint.semantic.calls.hyperparameters import kept_parameters
 from torchlint.semantic.calls.instances import SAME, WRAPPERS, Instances
 from torchlint.semantic.calls.overriding import Overriding
 from torchlint.semantic.calls.part import Part
@@ -51,6 +51,8 @@ class Functions:
         self.is_base = self._overriding.is_base
         """Return whether another class in view derives from a class."""
         self._passing = Passing(self)
+        self.attribute = Attributes(self._passing).bindings
+        """Return the bindings of an attribute of a module or of an instance of a class in view."""
         self._unpacking = Unpacking(self)
         self.switches = Switches(self)
         self.owner_of_self = self._passing.owner_of_self
@@ -265,51 +267,6 @@ class Functions:
         if binding.parameter is not None:
             return self.given(binding.parameter)
         return [] if binding.assigned is None else [binding.assigned]
-
-    def attribute(self, node: cst.Attribute) -> tuple[Binding, ...]:
-        """Return the bindings of an attribute of a module or of an instance of a class in view."""
-        if known := self.names.linked(node):
-            return known
-        if known := kept_parameters(node, self.tree, self.scopes, self.method):
-            return known
-        owner = self.instance_of(node.value)
-        if owner is None:
-            named = self.definition(node.value)
-            owner = named if type(named) is cst.ClassDef else None
-        if owner is None:
-            path = dotted(node)
-            return self.scopes.reaching_name(path, node, self.scopes.scope(node)) if path else ()
-        found: list[Binding] = []
-        lineage = self.lineage(owner)
-        for number, line in enumerate(lineage):
-            bindings = self.scopes.scope_at(line).bindings
-            found += bindings.get(f"self.{node.attr.value}", [])
-            for binding in bindings.get(node.attr.value, []):
-                if binding.how in (How.DECLARED, How.ASSIGN):
-                    found += self._passing.of_field(binding, line)
-            if any(not self._reads(binding, node.attr.value) for binding in found):
-                found += self._assigned_later(node.attr.value, lineage[: number + 1], lineage)
-                break
-        return tuple(found)
-
-    def _assigned_later(
-        self, name: str, nearer: list[cst.ClassDef], lineage: list[cst.ClassDef]
-    ) -> Iterator[Binding]:
-        """Yield what methods of base classes assign to an attribute when nearer ones call them."""
-        for base in lineage[len(nearer) :]:
-            for binding in self.scopes.scope_at(base).bindings.get(f"self.{name}", []):
-                function = self.scopes.function(binding.node)
-                if function is None or function.name.value == "__init__":
-                    continue
-                if any(self.scopes.class_of(call) in nearer for call in self.callers(function)):
-                    yield binding
-
-    def _reads(self, binding: Binding, name: str) -> bool:
-        """Return whether an attribute is made from what it was (`self.data = kept(self.data)`)."""
-        return binding.value is not None and any(
-            read.attr.value == name and dotted(read.value) == "self"
-            for read in self.tree.within(binding.value, cst.Attribute)
-        )
 
     # -- imports --------------------------------------------------------------
 

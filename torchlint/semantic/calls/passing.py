@@ -182,7 +182,8 @@ class Passing(Part):
 
         Only a dataclass has fields that calls assign. The default of one counts, too.
         """
-        given = self._given_to_field(field, owner) if self._is_dataclass(owner) else ()
+        plain = _DATACLASSES.isdisjoint(self.names.marks(owner))
+        given = () if plain else self._given_to_field(field, owner)
         made = tuple(field._replace(how=How.ASSIGN, value=each) for each in given)
         default = () if field.value is None or self._is_empty(field.value) else (field,)
         return (*made, *default) or (field,)
@@ -194,9 +195,6 @@ class Passing(Part):
             and self.names.name(value.func) in _FIELDS
             and not any(arg.keyword and arg.keyword.value in _DEFAULTS for arg in value.args)
         )
-
-    def _is_dataclass(self, owner: cst.ClassDef) -> bool:
-        return not _DATACLASSES.isdisjoint(self.names.marks(owner))
 
     def _given_to_field(self, field: Binding, owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
         """Yield what the calls that make a dataclass without bases pass for a field."""

@@ -114,7 +114,7 @@ class Frequencies(LoopAnalysis):
         if (
             self.loops.measuring.is_named(node)
             or self._times(node)
-            or (function is not None and self._remembers(function))
+            or (function is not None and not _MEMOS.isdisjoint(self.names.marks(function)))
         ):
             return Frequency.RARE
         loop = self.loops.batch_loop(node)
@@ -157,10 +157,6 @@ class Frequencies(LoopAnalysis):
         done = [] if callee is None else [*self.tree.within(callee.body, cst.Expr)]
         calls = [each.value for each in done if not isinstance(each.value, cst.SimpleString)]
         return bool(calls) and all(method_of(each) == "synchronize" for each in calls)
-
-    def _remembers(self, function: cst.FunctionDef) -> bool:
-        """Return whether a decorator caches the result, so that the body runs once."""
-        return not _MEMOS.isdisjoint(self.names.marks(function))
 
     @memoized(Frequency.UNKNOWN)
     def _of_body(self, function: cst.FunctionDef) -> Frequency:

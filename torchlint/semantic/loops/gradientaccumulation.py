@@ -159,7 +159,9 @@ class GradientAccumulations(LoopAnalysis):
             return None
         outer = next(self.loops.around(loop.node), None) or self.scopes.function(loop.node)
         block = self.tree.parent(loop.node)
-        if outer is None or not isinstance(block, cst.IndentedBlock) or loop.loader is not None:
+        if outer is None or not isinstance(block, cst.IndentedBlock):
+            return None
+        if self.kinds.loader(loop.node.iter) is not None:
             return None
         behind = block.body[block.body.index(loop.node) + 1 :]
         calls = [call for line in behind for call in self.functions.own(line, cst.Call)]
@@ -218,14 +220,13 @@ class GradientAccumulations(LoopAnalysis):
 
     def _clears(self, around: _Pass, besides: cst.If | None = None) -> bool:
         """Return whether each pass clears the gradients of the previous one."""
-        for call in self.functions.own(around.body, cst.Call):
-            func = call.func
-            if isinstance(func, cst.Attribute) and func.attr.value in _CLEARING:
-                if besides is not None and self.tree.inside(call, besides):
-                    continue
-                if not self._guarded(call, around) and not self._gives_up(call):
-                    return True
-        return False
+        return any(
+            method_of(call) in _CLEARING
+            and not (besides is not None and self.tree.inside(call, besides))
+            and not self._guarded(call, around)
+            and not self._gives_up(call)
+            for call in self.functions.own(around.body, cst.Call)
+        )
 
     def _gives_up(self, clear: cst.Call) -> bool:
         """Return whether gradients are thrown away in an `if` that leaves the pass."""

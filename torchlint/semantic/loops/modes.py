@@ -302,7 +302,8 @@ class Modes(LoopAnalysis):
         if not self._are_of_one_class(one, other) or self.same(one, other):
             return False
         return not any(
-            dotted(line.targets[0].target) == path and other_path in self._read_paths(line.value)
+            dotted(line.targets[0].target) == path
+            and other_path in map(dotted, self.tree.within(line.value, cst.Attribute))
             for path, other_path in (paths, reversed(paths))
             for line in self.tree.all(cst.Assign)
         )
@@ -313,9 +314,6 @@ class Modes(LoopAnalysis):
         if first is None or second is None:
             return False
         return first in self.functions.lineage(second) or second in self.functions.lineage(first)
-
-    def _read_paths(self, value: cst.BaseExpression) -> set[str]:
-        return {dotted(each) for each in self.tree.within(value, cst.Attribute)}
 
     def _is_handed(self, given: cst.BaseExpression, other: cst.BaseExpression) -> bool:
         """Return whether callers may pass the function a network that it also knows from around."""

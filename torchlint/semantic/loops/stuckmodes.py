@@ -221,7 +221,8 @@ class StuckModes(LoopAnalysis):
                 mode = self._told(inner, call, callee)
                 found.append(_ModeChange(call, mode, path, inner.switch))
         return [
-            self._open(change) if self._has_choice(change, found) else change for change in found
+            each._replace(mode=Mode.UNKNOWN) if self._has_choice(each, found) else each
+            for each in found
         ]
 
     def _told(self, change: _ModeChange, call: cst.Call, callee: cst.FunctionDef) -> Mode:
@@ -233,17 +234,10 @@ class StuckModes(LoopAnalysis):
         told = given.value if isinstance(given, cst.Name) else ""
         return {"True": Mode.TRAIN, "False": Mode.EVAL}.get(told, change.mode)
 
-    def _open(self, change: _ModeChange) -> _ModeChange:
-        return _ModeChange(change.at, Mode.UNKNOWN, change.path, change.switch)
-
     def _has_choice(self, change: _ModeChange, changes: list[_ModeChange]) -> bool:
         """Return whether the other branch of an `if` makes a different mode change."""
-        branches = dict(self.tree.branches(change.at))
         return any(
-            other.mode is not change.mode
-            and any(
-                branches.get(test, taken) != taken for test, taken in self.tree.branches(other.at)
-            )
+            other.mode is not change.mode and self.tree.choice(change.at, other.at) is not None
             for other in changes
         )
 

@@ -316,6 +316,12 @@ class Tree:
             if isinstance(outer, cst.If) and child is not outer.test:
                 yield outer, child is outer.body
 
+    def choice(self, one: cst.CSTNode, other: cst.CSTNode) -> cst.If | None:
+        """Return the innermost `if` that runs one node or the other, not both."""
+        taken = dict(self.branches(one))
+        sides = self.branches(other)
+        return next((each for each, side in sides if taken.get(each, side) != side), None)
+
     def tests_around(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         """Yield the tests of the `if`s in the same function whose body contains a node."""
         return (branch.test for branch, taken in self.branches(node) if taken)

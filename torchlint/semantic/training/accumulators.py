@@ -53,6 +53,7 @@ class Accumulator(NamedTuple):
     is_read_outside: bool
 
 
+_EMPTYING: Final = ("clear", "reset")
 _UNSPLIT: Final = (Adding.METER, Adding.MIX, Adding.ENTRY)
 
 
@@ -287,23 +288,15 @@ class Accumulators(LoopAnalysis):
                 bound is not None
                 and bound.how is How.ASSIGN
                 and not self.additions.parts(bound.node)
-            ) or (isinstance(holder, cst.Attribute) and holder.attr.value == "clear"):
+            ) or (isinstance(holder, cst.Attribute) and holder.attr.value in _EMPTYING):
                 yield place
 
     def _is_alternative(self, place: cst.CSTNode, accumulation: Accumulation) -> bool:
         """Return whether a place stands where no pass of the loop adds (`else: total = 0`)."""
-        for outer in self.tree.ancestors(place):
-            if not isinstance(outer, cst.If) or outer.orelse is None:
-                continue
-            sides = [
-                next((s for s in (outer.body, outer.orelse) if self.tree.inside(node, s)), None)
-                for node in (place, accumulation.node)
-            ]
-            if None not in sides and sides[0] is not sides[1]:
-                names, loop = self.tree.within(outer.test, cst.Name), accumulation.loop.node
-                bound = (each.node for name in names for each in self.scopes.reaching(name))
-                return not any(self.tree.inside(each, loop) for each in bound)
-        return False
+        choice, loop = self.tree.choice(accumulation.node, place), accumulation.loop.node
+        names = self.tree.within(choice.test, cst.Name) if choice is not None else ()
+        bound = (each.node for name in names for each in self.scopes.reaching(name))
+        return choice is not None and not any(self.tree.inside(each, loop) for each in bound)
 
     # -- deferral to the end of the loop --------------------------------------------------------
 

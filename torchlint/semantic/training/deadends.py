@@ -93,8 +93,8 @@ class DeadEnds(LoopAnalysis):
         """Return whether what an attempt raises ends the program, or at least each pass."""
         if not self._is_block_stuck(line.body, depth):
             return False
-        catching = [each for each in line.handlers if self._catches(each)]
-        return all(map(_goes_on, catching))
+        last = (last_line(each.body) for each in line.handlers if self._catches(each))
+        return all(isinstance(each, cst.Continue | cst.Raise) for each in last)
 
     def _suppresses(self, line: cst.With) -> bool:
         calls = (each.item for each in line.items)
@@ -165,8 +165,3 @@ class DeadEnds(LoopAnalysis):
             if not self.functions.is_generator(function):
                 self._stuck[function] = self._is_block_stuck(function.body, depth - 1)
         return self._stuck[function]
-
-
-def _goes_on(handler: cst.ExceptHandler) -> bool:
-    """Return whether a handler ends in `continue` or `raise`."""
-    return isinstance(last_line(handler.body), cst.Continue | cst.Raise)

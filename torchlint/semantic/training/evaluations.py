@@ -81,11 +81,6 @@ _OPEN: Final = ("builtins.", "abc.", "torch.", "typing.")
 _TESTS: Final = frozenset({"pytest", "unittest"})
 
 
-def _is_pass(method: cst.FunctionDef) -> bool:
-    """Return whether a method is a forward pass (`forward_train`)."""
-    return method.name.value == "__call__" or method.name.value.startswith("forward")
-
-
 class Evaluations(LoopAnalysis):
     """Finds the evaluations of a file."""
 
@@ -296,8 +291,10 @@ class Evaluations(LoopAnalysis):
         owner = self.scopes.class_of(function) if function is not None else None
         if owner is None:
             return False
+        names = (each.name.value for each in self._methods(owner))
         return derived(self.functions.bases(owner)) is Kind.MODULE or (
-            self._has_hidden_base(owner) and any(map(_is_pass, self._methods(owner)))
+            self._has_hidden_base(owner)
+            and any(each == "__call__" or each.startswith("forward") for each in names)
         )
 
     def _has_hidden_base(self, owner: cst.ClassDef) -> bool:

@@ -50,7 +50,8 @@ class Graphs(Analysis):
         if self._chooses_nodes(step, loops) or any(map(self._draws_graphs, loops)):
             return True
         found = [self.loops.module_call(call) for call in step.forwards]
-        return any(each is not None and self._passes_messages(each) for each in found)
+        roots = (self.networks.roots(each) for each in found if each is not None)
+        return any(any(map(self._sends, each)) for each in roots)
 
     def are_behind(self, optimizer: cst.Call) -> bool:
         """Return whether an optimizer holds a network that passes messages or trains on graphs."""
@@ -63,9 +64,6 @@ class Graphs(Analysis):
             for call in step.forwards
             if (network := self.loops.module_call(call)) is not None
         )
-
-    def _passes_messages(self, network: cst.BaseExpression) -> bool:
-        return any(map(self._sends, self.networks.roots(network)))
 
     def _sends(self, root: Root) -> bool:
         """Return whether the code of a network multiplies or gathers along edges."""

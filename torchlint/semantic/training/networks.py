@@ -19,6 +19,7 @@ from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.parameters import Parameters
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.origins import Steps
 
 Root = cst.CSTNode | Binding | tuple[object, ...] | None
 """What creates a network: a call, a parameter or a class; None if it is unknown."""
@@ -104,7 +105,12 @@ class Networks(ValueAnalysis):
             return self._of_call(node)
         if isinstance(node, cst.IfExp):
             return self.roots(node.body) | self.roots(node.orelse)
-        return _UNKNOWN
+        return self.members(node, ()) if isinstance(node, cst.Subscript) else _UNKNOWN
+
+    def members(self, container: cst.BaseExpression, steps: Steps) -> Roots:
+        """Return what creates the networks that a member of a container can be."""
+        members = self.origins.of(container, steps).known
+        return frozenset(root for each in members for root in self.roots(each)) or _UNKNOWN
 
     def _of_binding(self, binding: Binding) -> Roots:
         value = binding.value
@@ -117,6 +123,9 @@ class Networks(ValueAnalysis):
         if binding.how is How.ASSIGN:
             nothing = is_none(value)
             return frozenset() if nothing else self.roots(value)
+        if binding.how is How.LOOP:
+            source, path = self.iteration.source(value, binding.path)
+            return self.members(source, (None, *path)) if source is not None else _UNKNOWN
         if binding.how is How.UNPACKED and len(binding.path) == 1 and not binding.starred:
             return self._of_element(value, binding.path[0])
         return _UNKNOWN
@@ -140,7 +149,7 @@ class Networks(ValueAnalysis):
                 plain = [arg.value for arg in value.args if arg.keyword is None and not arg.star]
                 return self.roots(plain[index]) if index < len(plain) else _UNKNOWN
             return frozenset({(value, index)})
-        return _UNKNOWN
+        return self.members(value, (index,))
 
     def _of_call(self, call: cst.Call) -> Roots:
         func = call.func

@@ -204,21 +204,11 @@ class Sizes(ValueAnalysis):
         """Return the calls that make a network, or its class; none if one of them is unknown."""
         match root:
             case (cst.Call() as call, int() as index):
-                roots = frozenset(self._returned(call, index))
+                roots = self.networks.members(call, (index,))
             case _:
                 roots = frozenset({root})
         known = [each for each in roots if isinstance(each, (cst.Call, cst.ClassDef))]
         return known if len(known) == len(roots) else []
-
-    def _returned(self, call: cst.Call, index: int) -> Iterator[Root]:
-        """Yield what makes the networks at an index of the tuples that a call returns."""
-        function = self.functions.definition(call.func)
-        if isinstance(function, cst.FunctionDef):
-            for value in self.functions.returns(function):
-                if isinstance(value, cst.Tuple) and index < len(value.elements):
-                    yield from self.networks.roots(value.elements[index].value)
-                else:
-                    yield None
 
     def _parts(self, container: cst.Call) -> Iterator[cst.CSTNode]:
         """Yield what makes the networks that another one gets by their names."""
@@ -255,7 +245,8 @@ class Sizes(ValueAnalysis):
         rows, columns, gates = layer
         sides = self._width(call, rows, 0), self._width(call, columns, int(columns != rows))
         known_sides = [side for side in sides if side is not None]
-        if not known_sides or (len(known_sides) == 1 and not self._fits(call, known_sides[0])):
+        wide = _WIDE if self.names.name(call.func) != "torch.nn.Embedding" else -1
+        if not known_sides or (len(known_sides) == 1 and known_sides[0] > wide):
             return _UNKNOWN
         one, other = (known_sides * 2)[:2] if len(known_sides) == 2 else (known_sides[0], _WIDE)
         recurrent = other * other if "hidden" in columns else 0
@@ -314,10 +305,6 @@ class Sizes(ValueAnalysis):
         ]
         known = [side for side in sides if side is not None]
         return math.prod(known) if len(known) == len(sides) else _UNKNOWN
-
-    def _fits(self, call: cst.Call, width: int) -> bool:
-        """Return whether a layer with one unknown width can be taken to be small."""
-        return width <= _WIDE and self.names.name(call.func) != _TABLE
 
     def _is_filled_elsewhere(self, call: cst.Call) -> bool:
         """Return whether a container gets members that do not stand inside its call."""

@@ -183,7 +183,8 @@ class Arrays(ValueAnalysis):
                 if self._picks_many(index.value):
                     return base._replace(rank=None, least=1, sure=True, fresh=True, frozen=False)
                 taken += 1
-        if taken and base.rank is None and not base.least and _are_labels(node.value):
+        labels = not _LABELS.isdisjoint(words(dotted(node.value))[-1:])
+        if taken and base.rank is None and not base.least and labels:
             return None
         found = _without_dimensions(base, taken)
         if found is None or not kept:
@@ -403,11 +404,6 @@ def _made(array: Array | None) -> Array | None:
 def _shared(array: Array | None) -> Array | None:
     """Return the same array with memory that others share."""
     return array._replace(fresh=False) if array is not None else None
-
-
-def _are_labels(array: cst.BaseExpression) -> bool:
-    """Return whether the name of an array says that it has one number for each item."""
-    return not _LABELS.isdisjoint(words(dotted(array))[-1:])
 
 
 def _without_dimensions(array: Array, taken: int) -> Array | None:

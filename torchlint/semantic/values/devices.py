@@ -169,7 +169,7 @@ class Devices(Analysis):
             return self._may_be_accelerator(value.node)
         if self.kinds.kind(node) not in (Kind.UNKNOWN, Kind.DEVICE) or len(node.slice) != 1:
             return False
-        if _holds_devices(node.value):
+        if not _DEVICES.isdisjoint(words(last_word(node.value))):
             return True
         word = self.values.key(node)
         return isinstance(word, str) and conventional(word.lower()) is Kind.DEVICE
@@ -288,11 +288,6 @@ def template(call: cst.Call) -> cst.SimpleString | None:
     """Return the text into which a call puts values: `"cuda:{}".format(index)`."""
     text = receiver_of(call, "format")
     return text if isinstance(text, cst.SimpleString) else None
-
-
-def _holds_devices(node: cst.BaseExpression) -> bool:
-    """Return whether a name says that its entries are devices (`self.devices["net"]`)."""
-    return not _DEVICES.isdisjoint(words(last_word(node)))
 
 
 def _is_index(node: cst.BaseExpression) -> bool:

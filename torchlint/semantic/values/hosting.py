@@ -39,11 +39,12 @@ class Hosting(ValueAnalysis):
             return False
         if any(id(each) in self._moved for each in self._within(network)):
             return False
-        return not any(id(each) in self._given_away or self._is_far(each) for each in made)
-
-    def _is_far(self, made: cst.Call) -> bool:
-        """Return whether a call is in the script of another module, of which not all is in view."""
-        return self.scopes.function(made) is None and not self.tree.is_own(made)
+        return not any(
+            id(each) in self._given_away
+            # in the script of another module, of which not all is in view
+            or (self.scopes.function(each) is None and not self.tree.is_own(each))
+            for each in made
+        )
 
     def goes_to_host(self, call: cst.Call) -> bool:
         """Return whether a call of `cpu`, `to` or `cuda` moves to the host."""

@@ -22,6 +22,7 @@ from torchlint.semantic.syntax.methods import (
 )
 from torchlint.semantic.values.annotated import Annotations
 from torchlint.semantic.values.datasetfields import kind_of_field
+from torchlint.semantic.values.drawing import Drawing
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     LITERALS,
@@ -44,6 +45,7 @@ from torchlint.semantic.values.origins import Origins, Steps
 from torchlint.semantic.values.placing import (
     Used,
     is_no_network,
+    made_as_networks,
     places_a_network,
     used,
     used_as_networks,
@@ -91,6 +93,8 @@ class Kinds(Analysis):
         self.inputs = TorchInputs(functions)
         self.annotations = Annotations(functions)
         self.narrowing = Narrowing(functions)
+        self.loader = Drawing(functions, origins, self.kind).loader
+        """Return the loader that a loop over a value, or `next(value)`, takes its batches from."""
 
     # -- expressions ----------------------------------------------------------
 
@@ -100,7 +104,8 @@ class Kinds(Analysis):
         if type(node) is cst.Name:
             return self._kind_of_name(node)
         if type(node) is cst.Call:
-            return self._kind_of_call(node)
+            found = self._kind_of_call(node)
+            return _MODULE if found is _UNKNOWN and node in self._made_networks else found
         if type(node) is cst.Attribute:
             return self._kind_of_attribute(node)
         if type(node) is cst.Subscript:
@@ -148,6 +153,10 @@ class Kinds(Analysis):
     @cached_property
     def _networks(self) -> frozenset[Used]:
         return used_as_networks(self.functions)
+
+    @cached_property
+    def _made_networks(self) -> frozenset[cst.BaseExpression]:
+        return made_as_networks(self.functions, self.origins)
 
     def _kind_of_attribute(self, node: cst.Attribute) -> Kind:
         target = self.scopes.stored(node)
@@ -512,31 +521,6 @@ class Kinds(Analysis):
         """The names that are used as an index."""
         places = (item.slice[0].slice for item in self.tree.all(cst.Subscript))
         return frozenset(dotted(at.value) for at in places if isinstance(at, cst.Index))
-
-    def loader(self, value: cst.BaseExpression) -> cst.BaseExpression | None:
-        """Return the loader that a loop over `value`, or `next(value)`, takes its batches from."""
-        for source in self.iteration.iterated(value):
-            if self.kind(source) is _LOADER:
-                return source
-            callees = self.functions.callees(source) if isinstance(source, cst.Call) else ()
-            for function in filter(self.functions.is_generator, callees):
-                if (found := self._handed_on(function)) is not None:
-                    return found
-        return None
-
-    @memoized(None)
-    def _handed_on(self, generator: cst.FunctionDef) -> cst.BaseExpression | None:
-        """Return the loader whose batches a generator yields: `yield from loader`."""
-        for node in self.functions.own(generator.body, cst.Yield):
-            given = node.value.item if isinstance(node.value, cst.From) else node.value
-            drawn = [] if given is None else [given]
-            if isinstance(given, cst.Name) and not isinstance(node.value, cst.From):
-                bindings = self.scopes.reaching(given)
-                drawn = [each.value for each in bindings if each.how is _LOOP and each.value]
-            for each in drawn:
-                if (found := self.loader(each)) is not None:
-                    return found
-        return None
 
     def _element(self, value: cst.BaseExpression, path: tuple[int, ...]) -> Kind:
         """Return the kind of an element of a value."""

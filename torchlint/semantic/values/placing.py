@@ -10,9 +10,9 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Functions
 from torchlint.semantic.scope.scopes import Binding, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import index_of, word_of
+from torchlint.semantic.syntax.methods import index_of, last_word, word_of
 from torchlint.semantic.syntax.tree import Tree
-from torchlint.semantic.values.kind import ENGINES
+from torchlint.semantic.values.kind import ENGINES, Kind, conventional
 from torchlint.semantic.values.origins import Origins
 
 _OF_NETWORKS: Final = ("eval", "train", "parameters", "forward", "state_dict")
@@ -70,6 +70,17 @@ def used_as_networks(functions: Functions) -> frozenset[Used]:
                     moded.add(used(functions, method.value))
     called = {used(functions, call.func) for call in functions.tree.all(cst.Call) if call.args}
     return frozenset(asked | moded & called) - {(None, "")}
+
+
+def made_as_networks(functions: Functions, origins: Origins) -> frozenset[cst.BaseExpression]:
+    """Return what may make the objects that a file asks for their parameters."""
+    asked = (*functions.attributes("parameters"), *functions.attributes("named_parameters"))
+    return frozenset(
+        made
+        for method in asked
+        if conventional(last_word(method.value)) in (Kind.UNKNOWN, Kind.MODULE)
+        for made in origins.of(method.value).values
+    )
 
 
 def used_otherwise(tree: Tree) -> dict[str, list[cst.Name]]:

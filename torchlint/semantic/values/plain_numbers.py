@@ -38,7 +38,8 @@ class PlainNumbers(ValueAnalysis):
         if isinstance(node, cst.Subscript):
             return isinstance(node.value, cst.Attribute) and node.value.attr.value == "shape"
         if isinstance(node, cst.BinaryOperation):
-            if isinstance(node.operator, cst.Power) and self._is_root(node.right):
+            power = self.values.value_of(node.right).literal
+            if isinstance(node.operator, cst.Power) and power in (0.5, -0.5):
                 return self.kinds.kind(node.left) not in (Kind.TENSOR, Kind.LOSS, Kind.NDARRAY)
             return self.is_number(node.left) and self.is_number(node.right)
         if isinstance(node, cst.BooleanOperation):
@@ -85,9 +86,6 @@ class PlainNumbers(ValueAnalysis):
         if isinstance(node.operator, cst.Divide):
             return left / right if right else None
         return left * right if isinstance(node.operator, cst.Multiply) else None
-
-    def _is_root(self, exponent: cst.BaseExpression) -> bool:
-        return self.values.value_of(exponent).literal in (0.5, -0.5)
 
     def _counts(self, call: cst.Call) -> bool:
         name = self.names.name(call.func) or ""

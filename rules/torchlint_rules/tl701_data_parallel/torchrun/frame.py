@@ -99,11 +99,9 @@ class Frame(Writer):
         else:
             self.above(block.body[0], *join)
             self._end(block.body[-1], *_LEAVE)
-        below = self.script.tree.source.text[self.script.edits.after_line(self._end_of(anchor)) :]
+        end = self.script.edits.after_line(self.script.span(anchor).end)
+        below = self.script.tree.source.text[end:]
         self.after(anchor, *header, *([] if below.startswith(("\n", "\r")) else [""]))
-
-    def _end_of(self, statement: cst.CSTNode) -> int:
-        return self.script.span(statement).end
 
     def _end(self, statement: cst.CSTNode, *lines: str) -> None:
         """Put lines behind a statement, and behind all that others put there."""

@@ -1,0 +1,60 @@
+"""Drawing: the loaders that loops, iterators and generators take their batches from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import libcst as cst
+
+from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.origins import Origins
+
+
+class Drawing(Analysis):
+    """Follows what batches are drawn from back to loaders."""
+
+    def __init__(
+        self, functions: Functions, origins: Origins, kind: Callable[[cst.CSTNode], Kind]
+    ) -> None:
+        super().__init__(functions)
+        self.origins, self.iteration, self.kind = origins, origins.iteration, kind
+
+    def loader(self, value: cst.BaseExpression) -> cst.BaseExpression | None:
+        """Return the loader that a loop over `value`, or `next(value)`, takes its batches from."""
+        for source in self.iteration.iterated(value):
+            if self.kind(source) is Kind.LOADER or self._is_iterator(source):
+                return source
+            callees = self.functions.callees(source) if isinstance(source, cst.Call) else ()
+            for function in filter(self.functions.is_generator, callees):
+                if (found := self._handed_on(function)) is not None:
+                    return found
+        return None
+
+    @memoized(False)
+    def _is_iterator(self, node: cst.BaseExpression) -> bool:
+        """Return whether a name stands for what `iter(loader)` gives, wherever it was called."""
+        named = isinstance(node, (cst.Name, cst.Attribute))
+        made = self.origins.of(node).known if named else ()
+        return bool(made) and all(
+            isinstance(each, cst.Call)
+            and self.names.name(each.func) == "builtins.iter"
+            and self.loader(each) is not None
+            for each in made
+        )
+
+    @memoized(None)
+    def _handed_on(self, generator: cst.FunctionDef) -> cst.BaseExpression | None:
+        """Return the loader whose batches a generator yields: `yield from loader`."""
+        for node in self.functions.own(generator.body, cst.Yield):
+            given = node.value.item if isinstance(node.value, cst.From) else node.value
+            drawn = [] if given is None else [given]
+            if isinstance(given, cst.Name) and not isinstance(node.value, cst.From):
+                bindings = self.scopes.reaching(given)
+                drawn = [each.value for each in bindings if each.how is How.LOOP and each.value]
+            for each in drawn:
+                if (found := self.loader(each)) is not None:
+                    return found
+        return None
