@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Final
 
 import libcst as cst
 
 from torchlint.api import COLLATORS, TENSORS, Kind, Loader, Part, Script, State, Trait, method_of
+from torchlint_rules.shared.reasons import says_why
 
 _PIN: Final = "pin_memory"
 _ROWS: Final = "torch.utils.data.TensorDataset"
 _TENSOR: Final = "torch.Tensor"
 _COLLATE: Final = "collate_fn"
+_OF_PINNING: Final = re.compile(r"\bpin|memory", re.IGNORECASE)
 _PINNABLE: Final = (Kind.TENSOR, Kind.SEQUENCE, Kind.MAPPING, Kind.NUMBER, Kind.STRING)
 
 
@@ -36,13 +39,20 @@ def _unpinned(script: Script) -> list[Loader]:
     return [
         loader
         for loader in script.loaders
-        if loader.argument(_PIN).state is State.ABSENT
-        and not loader.pins_by_default
+        if _leaves_unpinned(script, loader)
         and not loader.is_unread
         and not loader.holds_tokens
         and _can_pin(script, loader)
         and _moves(script, loader)
     ]
+
+
+def _leaves_unpinned(script: Script, loader: Loader) -> bool:
+    """Return whether a call does not pin memory, or writes the default out for no reason."""
+    given = loader.given(_PIN)
+    if given is None:
+        return loader.argument(_PIN).state is State.ABSENT and not loader.pins_by_default
+    return script.code(given.value) == "False" and not says_why(script, loader.node, _OF_PINNING)
 
 
 def _moves(script: Script, loader: Loader) -> bool:

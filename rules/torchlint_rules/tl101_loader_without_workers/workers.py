@@ -8,16 +8,8 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Loader, Script, Trait, Traits
+from torchlint_rules.shared.reasons import says_why
 
-_REASON: Final = re.compile(
-    r"\b(?:windows|mac(?:os)?|mps|jupyter|notebook|debug\w*|pdb|fork\w*|spawn\w*|pickl\w*|lmdb|h5py|hdf5|"
-    r"hang\w*|hung|freez\w*|froze\w*|stuck|deadlock\w*|crash\w*|error\w*|bugs?|leaks?|shm|"
-    r"shared memory|single|main process|"
-    r"multi-?process\w*|in.memory|already|because|since|avoid\w*|must|cannot|can't|don't|not?|"
-    r"determin\w*|reproduc\w*|faster|slower|overhead|safe\w*|needed|required|otherwise|paralleli\w*|"
-    r"important|rlds|tfds|disabled?|set \S+ to (?:0|zero))\b",
-    re.IGNORECASE,
-)
 _MAPPING: Final = ("numpy.memmap", "numpy.lib.format.open_memmap")
 _OF_WORKERS: Final = re.compile(r"worker|multi-?process|paralleli", re.IGNORECASE)
 GUARD: Final = '`if __name__ == "__main__":`'
@@ -102,21 +94,6 @@ def is_explained(script: Script, loader: Loader) -> bool:
         if any(script.name(call.func) in _MAPPING for call in calls):
             return True
     bound = script.scopes.reaching(named)
-    return _says_why(script, loader.node, given is not None) or any(
-        _says_why(script, each.node, True) for each in bound
+    return says_why(script, loader.node, _OF_WORKERS, stated=given is not None) or any(
+        says_why(script, each.node, _OF_WORKERS) for each in bound
     )
-
-
-def _says_why(script: Script, node: cst.CSTNode, numbered: bool) -> bool:
-    if not script.tree.is_own(node):
-        return False
-    line = script.tree.statement(node)
-    span = script.span(node if isinstance(line, cst.BaseCompoundStatement) else line)
-    first, last = (script.source.position(at).row for at in (span.start, span.end))
-    said = [script.source.line(row).partition("#")[2] for row in range(first, last + 1)]
-    found = [each for each in said if numbered or _OF_WORKERS.search(each)]
-    above = first - 1
-    while above > 0 and script.source.line(above).lstrip()[:1] in ("#", ""):
-        found += filter(_OF_WORKERS.search, [script.source.line(above)])
-        above -= 1
-    return any(map(_REASON.search, found))

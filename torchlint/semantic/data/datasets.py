@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -56,6 +57,7 @@ Traits = Mapping[Trait, str]
 _Reader = Callable[[cst.BaseExpression], Traits]
 
 _ARRAYS: Final = (Kind.TENSOR, Kind.NDARRAY)
+_ROWS: Final = "torch.utils.data.TensorDataset"
 _GRAPHS: Final = "torch_geometric.data.InMemoryDataset"
 _EVERY: Final = (Trait.IN_MEMORY, Trait.FEW)
 """Traits that several datasets have together only if each has them."""
@@ -186,7 +188,8 @@ class Datasets(ValueAnalysis):
         finally:
             self._open.discard(key)
         if not origin.complete or not origin.values:
-            found.append({Trait.UNSEEN: self.tree.code(node), **self._of_declared(node)})
+            rows = self._device_rows if read == self._of_value else {}
+            found.append({Trait.UNSEEN: self.tree.code(node), **self._of_declared(node), **rows})
         return _joined(found)
 
     # -- datasets -------------------------------------------------------------
@@ -228,7 +231,7 @@ class Datasets(ValueAnalysis):
         if isinstance(owner, cst.ClassDef):
             return {**self._device_of(call), **self._of_class(owner, call)}
         first = call.args[0].value if call.args else None
-        if name == "torch.utils.data.TensorDataset":
+        if name == _ROWS:
             return {Trait.IN_MEMORY: "TensorDataset", **self._device_of(call)}
         if name in _WRAPPERS and first is not None:
             few = len(call.args) > 1 and self._few_indices(call.args[1].value)
@@ -244,7 +247,16 @@ class Datasets(ValueAnalysis):
         if name in ("builtins.zip", "builtins.range") or self._in_memory_value(call):
             return {Trait.IN_MEMORY: name or self.tree.code(call.func), **self._device_of(call)}
         word = self.tree.code(call.func)
-        return {Trait.UNSEEN: word, **self._of_foreign(call, name), **self._device_of(call)}
+        rows = self._device_rows if word_of(call)[:1].islower() else {}
+        return {Trait.UNSEEN: word, **self._of_foreign(call, name), **self._device_of(call), **rows}
+
+    @cached_property
+    def _device_rows(self) -> Traits:
+        """What tensors on an accelerator show of a dataset that cannot be followed: it may be one."""
+        made = (call for call in self.tree.all(cst.Call) if self.names.name(call.func) == _ROWS)
+        if self.tree.view.has_device_rows or any(map(self._device_of, made)):
+            return {Trait.ON_DEVICE: _ROWS}
+        return {}
 
     def _of_foreign(self, call: cst.Call, name: str) -> Traits:
         """Return that a dataset of another module is a stream, if its name or an option says so."""
