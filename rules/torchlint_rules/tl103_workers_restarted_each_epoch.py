@@ -19,7 +19,6 @@ from torchlint.api import (
     State,
     TrainerArguments,
     Trait,
-    Value,
     root_of,
 )
 from torchlint_rules.shared.grouping import joined, maker
@@ -135,9 +134,9 @@ def _workers(script: Script, loader: Loader) -> _Workers | None:
 
 def _chosen_workers(loader: Loader) -> _Workers | None:
     """Return the workers that a dictionary of options gives a loader on some path only."""
-    chosen = [Value(State.KNOWN, each).literal for each in loader.possible("num_workers")]
-    counts = [each for each in chosen if type(each) is int and each > 0]
-    return _Workers("workers", "") if counts and len(counts) == len(chosen) else None
+    counts = [each.literal for each in loader.chosen_workers]
+    sure = bool(counts) and all(type(each) is int and each > 0 for each in counts)
+    return _Workers("workers", "") if sure else None
 
 
 def _is_zero(script: Script, node: cst.BaseExpression) -> bool:

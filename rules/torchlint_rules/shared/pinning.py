@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 from typing import Final
 
 import libcst as cst
 
 from torchlint.api import COLLATORS, TENSORS, Kind, Loader, Part, Script, State, Trait, method_of
-from torchlint_rules.shared.reasons import says_why
 
 _PIN: Final = "pin_memory"
 _ROWS: Final = "torch.utils.data.TensorDataset"
 _TENSOR: Final = "torch.Tensor"
 _COLLATE: Final = "collate_fn"
-_OF_PINNING: Final = re.compile(r"\bpin|memory", re.IGNORECASE)
 _PINNABLE: Final = (Kind.TENSOR, Kind.SEQUENCE, Kind.MAPPING, Kind.NUMBER, Kind.STRING)
 
 
@@ -48,11 +45,13 @@ def _unpinned(script: Script) -> list[Loader]:
 
 
 def _leaves_unpinned(script: Script, loader: Loader) -> bool:
-    """Return whether a call does not pin memory, or writes the default out for no reason."""
+    """Return whether a call does not pin memory, or writes the default out without a comment."""
     given = loader.given(_PIN)
     if given is None:
         return loader.argument(_PIN).state is State.ABSENT and not loader.pins_by_default
-    return script.code(given.value) == "False" and not says_why(script, loader.node, _OF_PINNING)
+    ends = (script.span(given).end, script.span(loader.node).end)
+    told = any("#" in script.source.line(script.source.position(end).row) for end in ends)
+    return script.code(given.value) == "False" and not told
 
 
 def _moves(script: Script, loader: Loader) -> bool:
@@ -132,7 +131,7 @@ def _can_pin(script: Script, loader: Loader) -> bool:
     if makers and all(_gives_plain(script, one) for one in makers):
         return True
     opaque = not any(script.functions.run_by(one) for one in makers)
-    return any(
+    return loader.is_for_trainer or any(
         script.loaders.batches.are_mappings(place)
         or (opaque and script.loaders.batches.hold_tensors(place))
         for place in loader.passes
@@ -160,30 +159,28 @@ def _collate(loader: Loader) -> tuple[cst.BaseExpression, ...] | None:
     return loader.possible(_COLLATE) or None
 
 
+def _returned(script: Script, collate: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Return the batches that a collate function in view can return."""
+    if isinstance(collate, cst.Lambda):
+        return [collate.body]
+    function = script.functions.run_by(collate)
+    return script.functions.returns(function) if function is not None else []
+
+
 def _is_torchs(script: Script, collate: cst.BaseExpression) -> bool:
-    """Return whether a collate function is known to return tensors."""
-    return isinstance(collate, cst.Lambda) or (
-        script.name(collate.func if isinstance(collate, cst.Call) else collate) in COLLATORS
-    )
+    """Return whether a collate function is one of torch's, which return tensors."""
+    return script.name(collate.func if isinstance(collate, cst.Call) else collate) in COLLATORS
 
 
 def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
-    name = script.name(collate.func if isinstance(collate, cst.Call) else collate)
-    if name in COLLATORS:
-        return True
-    if isinstance(collate, cst.Lambda):
-        return _is_plain(script, collate.body)
-    function = script.functions.run_by(collate)
-    if function is None:
-        return False
-    returned = script.functions.returns(function)
-    return bool(returned) and all(_is_plain(script, value) for value in returned)
+    returned = _returned(script, collate)
+    plain = bool(returned) and all(_is_plain(script, value) for value in returned)
+    return plain or _is_torchs(script, collate)
 
 
 def _gives_arrays(script: Script, collate: cst.BaseExpression) -> bool:
     """Return whether all batches of a function hold arrays, which are not pinned."""
-    function = script.functions.run_by(collate)
-    returned = script.functions.returns(function) if function is not None else []
+    returned = _returned(script, collate)
     return bool(returned) and all(_holds_arrays(script, value) for value in returned)
 
 
@@ -241,7 +238,9 @@ def _held_by(
     script: Script, collate: cst.BaseExpression, part: Part, moved: cst.BaseExpression
 ) -> Held:
     """Return the value from which a collate function fills a part."""
-    if not script.functions.run_by(collate) and not _is_torchs(script, collate):
+    if _is_torchs(script, collate):
+        return Held.TENSOR if part.steps else Held.OTHER
+    if not script.functions.run_by(collate) and not isinstance(collate, cst.Lambda):
         if isinstance(script.functions.definition(collate), cst.ClassDef):
             return Held.OTHER
         return _held_unseen(script, part, moved)
@@ -259,16 +258,8 @@ def _held_unseen(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
 
 
 def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> Held:
-    """Return the value from which a known collate function, or one of this file, fills a part."""
-    name = script.name(collate.func if isinstance(collate, cst.Call) else collate)
-    if name in COLLATORS:
-        return Held.TENSOR if part.steps else Held.OTHER
-    function = script.functions.run_by(collate)
-    returned: list[cst.BaseExpression] = []
-    if isinstance(collate, cst.Lambda):
-        returned = [collate.body]
-    elif function is not None:
-        returned = script.functions.returns(function)
+    """Return the value from which a collate function in view fills a part."""
+    returned = _returned(script, collate)
     origins = [script.values.origins.of(one, part.steps) for one in returned]
     made = [value for origin in origins for value in origin.values]
     if made and all(script.kind(value) in TENSORS for value in made):

@@ -58,8 +58,7 @@ def _traits(script: Script, trainer: TrainerCall, dataset: cst.BaseExpression) -
         elif collate is None or not _processes(script, collate):
             return None
     if collate is not None:
-        for trait, word in script.loaders.datasets.callable_traits(collate).items():
-            found.setdefault(trait, word)
+        found = {**script.loaders.datasets.callable_traits(collate), **found}
         if _masks(script, collate):
             found[Trait.RANDOM] = script.code(collate)
     return found

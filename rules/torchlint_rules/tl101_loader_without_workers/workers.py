@@ -8,8 +8,16 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Loader, Script, Trait, Traits
-from torchlint_rules.shared.reasons import says_why
 
+_REASON: Final = re.compile(
+    r"\b(?:windows|mac(?:os)?|mps|jupyter|notebook|debug\w*|pdb|fork\w*|spawn\w*|pickl\w*|lmdb|h5py|hdf5|"
+    r"hang\w*|hung|freez\w*|froze\w*|stuck|deadlock\w*|crash\w*|error\w*|bugs?|leaks?|shm|"
+    r"shared memory|single|main process|"
+    r"multi-?process\w*|in.memory|already|because|since|avoid\w*|must|cannot|can't|don't|not?|"
+    r"determin\w*|reproduc\w*|faster|slower|overhead|safe\w*|needed|required|otherwise|paralleli\w*|"
+    r"important|rlds|tfds|disabled?|set \S+ to (?:0|zero))\b",
+    re.IGNORECASE,
+)
 _MAPPING: Final = ("numpy.memmap", "numpy.lib.format.open_memmap")
 _OF_WORKERS: Final = re.compile(r"worker|multi-?process|paralleli", re.IGNORECASE)
 GUARD: Final = '`if __name__ == "__main__":`'
@@ -46,7 +54,9 @@ def doubt(
     if Trait.LOCAL in traits:
         word = traits[Trait.LOCAL]
         return f"{word} cannot be pickled for workers on Windows, macOS and Python 3.14"
-    unseen = _unseen(script, dataset, traits)
+    unseen = script.loaders.provenance.unseen_source(dataset) if dataset is not None else ""
+    if not unseen and Trait.UNSEEN in traits:
+        unseen = f"`{' '.join(traits[Trait.UNSEEN].split())}`"
     if unseen:
         return (
             f"{unseen} is not visible here: it may draw random numbers, or hold an open file, "
@@ -57,19 +67,6 @@ def doubt(
     if not script.loops.guard.protects(made):
         return f"the script that uses this needs {GUARD} around its training"
     return ""
-
-
-def _unseen(script: Script, dataset: cst.BaseExpression | None, traits: Traits) -> str:
-    """Return the name of an unknown part of a loader's dataset."""
-    found = script.loaders.provenance.unseen_source(dataset) if dataset is not None else ""
-    if not found and Trait.UNSEEN in traits:
-        found = f"`{' '.join(traits[Trait.UNSEEN].split())}`"
-    return found
-
-
-def in_shell(script: Script) -> bool:
-    """Return whether a file uses the IPython shell that it runs in."""
-    return bool(script.tree.spelled("get_ipython"))
 
 
 def runs_unguarded(script: Script, loader: Loader) -> bool:
@@ -94,6 +91,21 @@ def is_explained(script: Script, loader: Loader) -> bool:
         if any(script.name(call.func) in _MAPPING for call in calls):
             return True
     bound = script.scopes.reaching(named)
-    return says_why(script, loader.node, _OF_WORKERS, stated=given is not None) or any(
-        says_why(script, each.node, _OF_WORKERS) for each in bound
+    return _says_why(script, loader.node, given is not None) or any(
+        _says_why(script, each.node, True) for each in bound
     )
+
+
+def _says_why(script: Script, node: cst.CSTNode, numbered: bool) -> bool:
+    if not script.tree.is_own(node):
+        return False
+    line = script.tree.statement(node)
+    span = script.span(node if isinstance(line, cst.BaseCompoundStatement) else line)
+    first, last = (script.source.position(at).row for at in (span.start, span.end))
+    said = [script.source.line(row).partition("#")[2] for row in range(first, last + 1)]
+    found = [each for each in said if numbered or _OF_WORKERS.search(each)]
+    above = first - 1
+    while above > 0 and script.source.line(above).lstrip()[:1] in ("#", ""):
+        found += filter(_OF_WORKERS.search, [script.source.line(above)])
+        above -= 1
+    return any(map(_REASON.search, found))

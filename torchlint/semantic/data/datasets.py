@@ -252,7 +252,7 @@ class Datasets(ValueAnalysis):
 
     @cached_property
     def _device_rows(self) -> Traits:
-        """What tensors on an accelerator show of a dataset that cannot be followed: it may be one."""
+        """That a dataset which cannot be followed may hold tensors of a device, if any does."""
         made = (call for call in self.tree.all(cst.Call) if self.names.name(call.func) == _ROWS)
         if self.tree.view.has_device_rows or any(map(self._device_of, made)):
             return {Trait.ON_DEVICE: _ROWS}
@@ -343,10 +343,7 @@ class Datasets(ValueAnalysis):
             found.append(self._of_memory(owner, read))
         if self._few(owner):
             found.append({Trait.FEW: f"{owner.name.value}.__len__"})
-        joined: dict[Trait, str] = {}
-        for each in found:
-            joined.update({trait: word for trait, word in each.items() if trait not in joined})
-        return joined
+        return _first_of(found)
 
     def _calls_super(self, method: cst.FunctionDef | None) -> bool:
         return method is not None and any(
@@ -436,10 +433,7 @@ class Datasets(ValueAnalysis):
             found[Trait.DECODES] = decoded
         inner = map(self._of_inner_call, self.functions.own(body, cst.Call))
         within = map(self._of_inner_item, self.functions.own(body, cst.Subscript))
-        for traits in (*inner, *within):
-            for trait, word in traits.items():
-                found.setdefault(trait, word)
-        return found
+        return _first_of((found, *inner, *within))
 
     def _of_inner_item(self, item: cst.Subscript) -> Traits:
         """Return what an item of another dataset brings along: random draws, lambdas, files."""
@@ -549,9 +543,14 @@ def _is_nothing(value: cst.BaseExpression) -> bool:
 def _joined(found: Iterable[Traits]) -> Traits:
     """Combine the traits of all objects that a value can be."""
     each = list(found)
+    joined = _first_of(each)
+    partly = {trait for trait in _EVERY if not all(trait in other for other in each)}
+    return {trait: word for trait, word in joined.items() if trait not in partly}
+
+
+def _first_of(found: Iterable[Traits]) -> dict[Trait, str]:
+    """Return all traits, each with the word that shows it first."""
     joined: dict[Trait, str] = {}
-    for one in each:
-        for trait, word in one.items():
-            if trait not in _EVERY or all(trait in other for other in each):
-                joined.setdefault(trait, word)
+    for traits in found:
+        joined = {**joined, **traits, **joined}
     return joined

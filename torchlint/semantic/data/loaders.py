@@ -110,8 +110,15 @@ class Loader(CallSite):
 
     @property
     def has_no_workers(self) -> bool:
-        """Whether the loader certainly has no workers."""
+        """Whether the loader has no workers, whichever dictionary of options it unpacks."""
+        if self.workers.state is State.DECIDED and self.given("num_workers") is None:
+            return bool(self.chosen_workers) and all(each.equals(0) for each in self.chosen_workers)
         return self.workers.state is State.ABSENT or self.workers.equals(0)
+
+    @property
+    def chosen_workers(self) -> list[Value]:
+        """The numbers of workers that the call, or a dictionary that it unpacks, may pass."""
+        return [Value(State.KNOWN, each) for each in self.possible("num_workers")]
 
     @property
     def batch_size(self) -> Value:
@@ -182,15 +189,18 @@ class Loader(CallSite):
         return not self.receivers and not any(self._hooks)
 
     @property
+    def is_for_trainer(self) -> bool:
+        """Whether a trainer of Transformers takes the loader, whose batches are mappings then."""
+        function = self._loaders.scopes.function(self.node)
+        if function is None or not function.name.value.endswith("_dataloader"):
+            return False
+        return self._loaders.values.hooks.framework(function) == "transformers"
+
+    @property
     def is_unread(self) -> bool:
         """Whether nothing draws from the loader."""
         holder = self._loaders.tree.parent(self.node)
         return isinstance(holder, cst.Assign) and self._loaders.short.unread.are_unread(holder)
-
-    @property
-    def is_made_in_batch_loop(self) -> bool:
-        """Whether the loader is rebuilt inside a training batch loop."""
-        return self._loaders.is_in_loop(self.node, Role.TRAIN_BATCH)
 
     @property
     def is_for_one_evaluation(self) -> bool:
@@ -254,8 +264,8 @@ class Loader(CallSite):
         self, function: cst.FunctionDef, drawn: cst.BaseExpression | None
     ) -> Iterator[tuple[cst.Call, cst.BaseExpression | None]]:
         """Yield the calls of a function that may hand it this very loader, and the argument."""
-        functions = self._loaders.functions
-        parameter = self._loaders.parameter(drawn)
+        functions, bound = self._loaders.functions, self._loaders.scopes.only(drawn)
+        parameter = bound.name if bound.how is How.PARAMETER else ""
         for call in functions.callers(function):
             given = functions.passed(call, function, parameter) if parameter else None
             if given is None or self in self._loaders.made_by(given):
@@ -362,11 +372,8 @@ class Loaders(LoopAnalysis):
             if line.value is not None and function is not None:
                 if not self.functions.callers(function) or self.functions.escapes(function):
                     given.append(line.value)
-        held = [each for node in given for each in (*self._inside(node), *self.made_by(node))]
-        return {id(each.node) for each in held}
-
-    def _inside(self, node: cst.BaseExpression) -> list[Loader]:
-        return self._among(self.origins.of(node, (None,)).values)
+        held = (self.origins.of(node, within).values for node in given for within in ((None,), ()))
+        return {id(each.node) for values in held for each in self._among(values)}
 
     def _keeps(self, call: cst.Call) -> bool:
         """Return whether a call runs code of another module, which may keep its arguments."""
@@ -455,11 +462,6 @@ class Loaders(LoopAnalysis):
             return False
         named = self.names.name(counted.func) == "builtins.range"
         return named and self.values.value_of(counted.args[0].value).equals(1)
-
-    def parameter(self, node: cst.BaseExpression | None) -> str:
-        """Return the parameter that a name certainly is, empty if it may be something else."""
-        binding = self.scopes.only(node)
-        return binding.name if binding.how is How.PARAMETER else ""
 
 
 def _goes_around(node: cst.For | cst.While) -> bool:
