@@ -98,7 +98,7 @@ def _available(script: Script) -> str | None:
         return None
     if not script.tree.mentions("xpu", "mps"):
         return "torch.cuda.is_available()"
-    words = {script.values.value_of(text).literal for text in _strings(script)}
+    words = {script.values.value_of(text).literal for text in script.tree.all(cst.SimpleString)}
     if "xpu" in words and "cuda" not in words:
         return "torch.accelerator.is_available()" if script.program.target.has((2, 6)) else None
     if "mps" in words and not _names_cuda(script):
@@ -106,12 +106,8 @@ def _available(script: Script) -> str | None:
     return "torch.cuda.is_available()"
 
 
-def _strings(script: Script) -> list[cst.SimpleString]:
-    return script.tree.all(cst.SimpleString)
-
-
 def _names_cuda(script: Script) -> bool:
-    return any("cuda" in script.code(text) for text in _strings(script)) or any(
+    return any("cuda" in script.code(text) for text in script.tree.all(cst.SimpleString)) or any(
         node.attr.value in ("cuda", "accelerator") for node in script.tree.all(cst.Attribute)
     )
 

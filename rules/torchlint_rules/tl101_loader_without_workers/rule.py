@@ -155,9 +155,7 @@ def _is_configured(script: Script, loader: Loader) -> bool:
         given is not None
         and owner is not None
         and isinstance(given.value, cst.Attribute)
-        and not any(
-            script.functions.definition(call.func) is owner for call in script.tree.all(cst.Call)
-        )
+        and not any(script.functions.makings(owner))
     )
 
 
