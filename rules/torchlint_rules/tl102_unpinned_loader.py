@@ -11,8 +11,10 @@ from torchlint.api import Finding, Fix, Loader, Rule, Script, TrainerArguments
 from torchlint_rules.shared.grouping import joined, maker
 from torchlint_rules.shared.pinning import available, unpinned, unseen
 
+_PIN: Final = "pin_memory"
 _OPTION: Final = "dataloader_pin_memory"
 _BECAUSE: Final = "a dataset that keeps its tensors on the GPU cannot be pinned"
+_TURNED_OFF: Final = "pinned memory was turned off here"
 _CYCLE: Final = "itertools.cycle"
 _KEPT: Final = f"`{_CYCLE}` keeps every batch, and pinned memory cannot be swapped out"
 
@@ -68,7 +70,8 @@ def _fix(script: Script, loader: Loader, asked: str) -> Fix | None:
         return None
     torch, edits = imported
     value = asked.replace("torch", torch, 1)
-    change = script.edits.with_keyword(loader.node, "pin_memory", value)
+    given = loader.given(_PIN)
+    change = script.edits.set_argument(loader.node, given, _PIN, value)
     deprecated = loader.given("pin_memory_device")
     if deprecated is not None:
         if not script.program.target.has((2, 8)):
@@ -76,6 +79,7 @@ def _fix(script: Script, loader: Loader, asked: str) -> Fix | None:
         change = (*change, *script.edits.without_argument(loader.node, deprecated))
     title = f"Pass pin_memory={value}"
     because = _KEPT if _is_kept(script, loader) else unseen(script, loader)
+    because = because or (_TURNED_OFF if given is not None else "")
     doubt = script.program.target.doubt((2, 6)) if "accelerator" in asked else ""
     if doubt:
         because = because or f"`torch.accelerator` {doubt}"

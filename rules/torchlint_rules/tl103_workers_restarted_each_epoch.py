@@ -19,7 +19,6 @@ from torchlint.api import (
     State,
     TrainerArguments,
     Trait,
-    Value,
     root_of,
 )
 from torchlint_rules.shared.grouping import joined, maker
@@ -28,6 +27,8 @@ from torchlint_rules.shared.rebuilding import ways
 _CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "add", "append")
 _PERSISTENT: Final = "dataloader_persistent_workers"
 _MOST: Final = 1024
+_FEW: Final = 3
+"""The epochs up to which starts of workers take no time beside the rest of a script."""
 _RARE: Final = 500
 """The steps between two evaluations beside which a start of workers takes no time."""
 _PROCESSORS: Final = ("os.cpu_count", "os.process_cpu_count", "multiprocessing.cpu_count")
@@ -135,9 +136,9 @@ def _workers(script: Script, loader: Loader) -> _Workers | None:
 
 def _chosen_workers(loader: Loader) -> _Workers | None:
     """Return the workers that a dictionary of options gives a loader on some path only."""
-    chosen = [Value(State.KNOWN, each).literal for each in loader.possible("num_workers")]
-    counts = [each for each in chosen if type(each) is int and each > 0]
-    return _Workers("workers", "") if counts and len(counts) == len(chosen) else None
+    counts = [each.literal for each in loader.chosen_workers]
+    sure = bool(counts) and all(type(each) is int and each > 0 for each in counts)
+    return _Workers("workers", "") if sure else None
 
 
 def _is_zero(script: Script, node: cst.BaseExpression) -> bool:
@@ -173,7 +174,7 @@ def _restarts_same(script: Script, loader: Loader) -> bool:
         loader.argument("persistent_workers").state is State.ABSENT
         and loader.dataset is not None
         and Trait.IN_MEMORY not in loader.traits
-        and bool(loader.repeated)
+        and bool(loader.repeated(_FEW))
         and not _is_changed(script, loader)
         and not loader.takes_one_batch_a_pass
     )

@@ -332,6 +332,7 @@ def digest(view: View) -> bytes:
         sorted(view.idle),
         view.is_beside_training,
         view.is_on_accelerator,
+        view.has_device_rows,
         view.is_broken,
         sorted(view.files.items()),
     )

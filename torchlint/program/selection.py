@@ -44,6 +44,8 @@ _STEPS_DOWN: Final = 3
 _HEAD: Final = re.compile(r"^class\s+\w+\s*\((?P<bases>[^)]*)\)", re.MULTILINE)
 _TABLE: Final = re.compile(r"\w+\s*(?::[^=\n]*)?=\s*(?:[\[{(]|dict\()")
 _WORD: Final = re.compile(r"\w+")
+_ROWS: Final = "TensorDataset"
+_DEVICE: Final = re.compile(r"\bdevice\b|\bcuda\b")
 _UNIT_TESTS: Final = ("test_", "Test")
 _RUNNERS: Final = ("pytest", "unittest")
 
@@ -387,6 +389,18 @@ class _View:
             stars,
             frozenset(unseen),
             frozenset(self._called_unseen()),
+            has_device_rows=self._has_device_rows(),
+        )
+
+    def _has_device_rows(self) -> bool:
+        """Return whether code out of view makes a `TensorDataset` and names a device."""
+        modules = (Symbol(path, _ROWS) for path in self.graph.reached(self.path))
+        makers = chain.from_iterable(_users_at_home(self.graph, each) for each in modules)
+        return any(
+            _DEVICE.search(self.lines(place.path, made.first, made.last))
+            for place in makers
+            for made in [self.graph.definition(place)]
+            if place not in self.taken
         )
 
     def _sees(self, symbol: Symbol) -> bool:

@@ -62,7 +62,8 @@ class View(NamedTuple):
     view may call. `idle` are the functions and classes of the file that no start of the project
     runs, and the values that nothing reads. `is_beside_training` is whether any module of the
     project trains a network, `is_on_accelerator` whether another module of its programs
-    uses an accelerator. `files` are the linked modules that stand for YAML and
+    uses an accelerator, `has_device_rows` whether modules below the file make a `TensorDataset`
+    out of view in code that names a device. `files` are the linked modules that stand for YAML and
     JSON, by the names that code has for these files. `is_broken` is whether the file imports what
     the project lacks, so that it never runs.
     """
@@ -76,6 +77,7 @@ class View(NamedTuple):
     idle: frozenset[str] = frozenset()
     is_beside_training: bool = False
     is_on_accelerator: bool = False
+    has_device_rows: bool = False
     files: Mapping[str, str] = NO_FILES
     is_broken: bool = False
 

@@ -36,13 +36,22 @@ def _unpinned(script: Script) -> list[Loader]:
     return [
         loader
         for loader in script.loaders
-        if loader.argument(_PIN).state is State.ABSENT
-        and not loader.pins_by_default
+        if _leaves_unpinned(script, loader)
         and not loader.is_unread
         and not loader.holds_tokens
         and _can_pin(script, loader)
         and _moves(script, loader)
     ]
+
+
+def _leaves_unpinned(script: Script, loader: Loader) -> bool:
+    """Return whether a call does not pin memory, or writes the default out without a comment."""
+    given = loader.given(_PIN)
+    if given is None:
+        return loader.argument(_PIN).state is State.ABSENT and not loader.pins_by_default
+    ends = (script.span(given).end, script.span(loader.node).end)
+    told = any("#" in script.source.line(script.source.position(end).row) for end in ends)
+    return script.code(given.value) == "False" and not told
 
 
 def _moves(script: Script, loader: Loader) -> bool:
@@ -89,7 +98,7 @@ def _available(script: Script) -> str | None:
         return None
     if not script.tree.mentions("xpu", "mps"):
         return "torch.cuda.is_available()"
-    words = {script.values.value_of(text).literal for text in _strings(script)}
+    words = {script.values.value_of(text).literal for text in script.tree.all(cst.SimpleString)}
     if "xpu" in words and "cuda" not in words:
         return "torch.accelerator.is_available()" if script.program.target.has((2, 6)) else None
     if "mps" in words and not _names_cuda(script):
@@ -97,12 +106,8 @@ def _available(script: Script) -> str | None:
     return "torch.cuda.is_available()"
 
 
-def _strings(script: Script) -> list[cst.SimpleString]:
-    return script.tree.all(cst.SimpleString)
-
-
 def _names_cuda(script: Script) -> bool:
-    return any("cuda" in script.code(text) for text in _strings(script)) or any(
+    return any("cuda" in script.code(text) for text in script.tree.all(cst.SimpleString)) or any(
         node.attr.value in ("cuda", "accelerator") for node in script.tree.all(cst.Attribute)
     )
 
@@ -122,7 +127,7 @@ def _can_pin(script: Script, loader: Loader) -> bool:
     if makers and all(_gives_plain(script, one) for one in makers):
         return True
     opaque = not any(script.functions.run_by(one) for one in makers)
-    return any(
+    return loader.is_for_trainer or any(
         script.loaders.batches.are_mappings(place)
         or (opaque and script.loaders.batches.hold_tensors(place))
         for place in loader.passes
@@ -150,30 +155,28 @@ def _collate(loader: Loader) -> tuple[cst.BaseExpression, ...] | None:
     return loader.possible(_COLLATE) or None
 
 
+def _returned(script: Script, collate: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """Return the batches that a collate function in view can return."""
+    if isinstance(collate, cst.Lambda):
+        return [collate.body]
+    function = script.functions.run_by(collate)
+    return script.functions.returns(function) if function is not None else []
+
+
 def _is_torchs(script: Script, collate: cst.BaseExpression) -> bool:
-    """Return whether a collate function is known to return tensors."""
-    return isinstance(collate, cst.Lambda) or (
-        script.name(collate.func if isinstance(collate, cst.Call) else collate) in COLLATORS
-    )
+    """Return whether a collate function is one of torch's, which return tensors."""
+    return script.name(collate.func if isinstance(collate, cst.Call) else collate) in COLLATORS
 
 
 def _gives_plain(script: Script, collate: cst.BaseExpression) -> bool:
-    name = script.name(collate.func if isinstance(collate, cst.Call) else collate)
-    if name in COLLATORS:
-        return True
-    if isinstance(collate, cst.Lambda):
-        return _is_plain(script, collate.body)
-    function = script.functions.run_by(collate)
-    if function is None:
-        return False
-    returned = script.functions.returns(function)
-    return bool(returned) and all(_is_plain(script, value) for value in returned)
+    returned = _returned(script, collate)
+    plain = bool(returned) and all(_is_plain(script, value) for value in returned)
+    return plain or _is_torchs(script, collate)
 
 
 def _gives_arrays(script: Script, collate: cst.BaseExpression) -> bool:
     """Return whether all batches of a function hold arrays, which are not pinned."""
-    function = script.functions.run_by(collate)
-    returned = script.functions.returns(function) if function is not None else []
+    returned = _returned(script, collate)
     return bool(returned) and all(_holds_arrays(script, value) for value in returned)
 
 
@@ -231,7 +234,9 @@ def _held_by(
     script: Script, collate: cst.BaseExpression, part: Part, moved: cst.BaseExpression
 ) -> Held:
     """Return the value from which a collate function fills a part."""
-    if not script.functions.run_by(collate) and not _is_torchs(script, collate):
+    if _is_torchs(script, collate):
+        return Held.TENSOR if part.steps else Held.OTHER
+    if not script.functions.run_by(collate) and not isinstance(collate, cst.Lambda):
         if isinstance(script.functions.definition(collate), cst.ClassDef):
             return Held.OTHER
         return _held_unseen(script, part, moved)
@@ -249,16 +254,8 @@ def _held_unseen(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
 
 
 def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> Held:
-    """Return the value from which a known collate function, or one of this file, fills a part."""
-    name = script.name(collate.func if isinstance(collate, cst.Call) else collate)
-    if name in COLLATORS:
-        return Held.TENSOR if part.steps else Held.OTHER
-    function = script.functions.run_by(collate)
-    returned: list[cst.BaseExpression] = []
-    if isinstance(collate, cst.Lambda):
-        returned = [collate.body]
-    elif function is not None:
-        returned = script.functions.returns(function)
+    """Return the value from which a collate function in view fills a part."""
+    returned = _returned(script, collate)
     origins = [script.values.origins.of(one, part.steps) for one in returned]
     made = [value for origin in origins for value in origin.values]
     if made and all(script.kind(value) in TENSORS for value in made):

@@ -90,13 +90,15 @@ def text_maps(script: Script) -> Iterator[TextMap]:
 
 
 def function_of(script: Script, node: cst.BaseExpression) -> cst.FunctionDef | cst.Lambda | None:
-    """Return the function of this file that rows are handed to, by a lambda or partially, too."""
+    """Return the function of this file that rows are handed to, or an object that is called.
+
+    A lambda, a partial object and a function may hand them on, or make what takes them.
+    """
     if isinstance(node, cst.Call) and script.name(node.func) == "functools.partial" and node.args:
         node = node.args[0].value
     if isinstance(node, cst.Lambda):
         return _handed_on(script, node) or node
-    found = script.functions.definition(node)
-    return found if isinstance(found, cst.FunctionDef) else None
+    return script.functions.run_by(node) or next(iter(script.functions.surely_held(node)), None)
 
 
 def _handed_on(script: Script, made: cst.Lambda) -> cst.FunctionDef | None:

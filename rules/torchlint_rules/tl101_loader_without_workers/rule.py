@@ -14,6 +14,7 @@ from torchlint.api import (
     Impact,
     Loader,
     Option,
+    Role,
     Rule,
     Script,
     State,
@@ -26,7 +27,6 @@ from torchlint_rules.tl101_loader_without_workers.trainerdata import TrainerData
 from torchlint_rules.tl101_loader_without_workers.workers import (
     GUARD,
     doubt,
-    in_shell,
     is_explained,
     keeps_on_device,
     runs_unguarded,
@@ -42,8 +42,8 @@ _EXEMPT: Final = (
 class LoaderWithoutWorkers(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader without workers whose dataset would gain from them."""
-        if any(True for _ in script.calls.of("IPython.get_ipython")) or in_shell(script):
-            return
+        if any(script.calls.of("IPython.get_ipython")) or script.tree.spelled("get_ipython"):
+            return  # it runs in a shell
         if script.values.hosting.has_default_device:
             return
         yield from joined(self._of_loaders(script), ("loader", "loaders"))
@@ -65,7 +65,9 @@ class LoaderWithoutWorkers(Rule):
                 continue
             if loader.takes_one_batch_a_pass or is_explained(script, loader):
                 continue
-            if loader.is_made_in_batch_loop or keeps_on_device(script, loader, traits):
+            if script.loaders.is_in_loop(loader.node, Role.TRAIN_BATCH):
+                continue
+            if keeps_on_device(script, loader, traits):
                 continue
             if Trait.UNSEEN in traits and loader.batch_size.equals(None):
                 continue
@@ -92,11 +94,8 @@ class LoaderWithoutWorkers(Rule):
         if loader.dataset is None:
             return None
         found = dict(loader.traits)
-        for name in ("collate_fn", "worker_init_fn"):
-            function = loader.given(name)
-            if function is not None:
-                for trait, word in script.loaders.datasets.callable_traits(function.value).items():
-                    found.setdefault(trait, word)
+        for function in filter(None, map(loader.given, ("collate_fn", "worker_init_fn"))):
+            found = {**script.loaders.datasets.callable_traits(function.value), **found}
         return found
 
     def _advice(self, script: Script, loader: Loader, traits: Traits) -> tuple[str, Fix | None]:
@@ -156,9 +155,7 @@ def _is_configured(script: Script, loader: Loader) -> bool:
         given is not None
         and owner is not None
         and isinstance(given.value, cst.Attribute)
-        and not any(
-            script.functions.definition(call.func) is owner for call in script.tree.all(cst.Call)
-        )
+        and not any(script.functions.makings(owner))
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Script, TrainerArguments, TrainerCall, Trait, Traits, word_of
-from torchlint_rules.shared.tokenizers import tokenizer_of
+from torchlint_rules.shared.tokenizers import function_of, tokenizer_of
 
 _TRANSFORMS: Final = ("with_transform", "set_transform")
 _NO_WORK: Final = (
@@ -58,8 +58,7 @@ def _traits(script: Script, trainer: TrainerCall, dataset: cst.BaseExpression) -
         elif collate is None or not _processes(script, collate):
             return None
     if collate is not None:
-        for trait, word in script.loaders.datasets.callable_traits(collate).items():
-            found.setdefault(trait, word)
+        found = {**script.loaders.datasets.callable_traits(collate), **found}
         if _masks(script, collate):
             found[Trait.RANDOM] = script.code(collate)
     return found
@@ -77,16 +76,9 @@ def _transforms(script: Script, dataset: cst.BaseExpression) -> Iterator[cst.Bas
 
 def _processes(script: Script, collate: cst.BaseExpression) -> bool:
     """Return whether a collator in view tokenises texts or prepares images, batch by batch."""
-    for value in script.values.origins.of(collate).values:
-        made = value.func if isinstance(value, cst.Call) else value
-        owner = script.functions.definition(made)
-        if isinstance(owner, cst.ClassDef):
-            owner = script.functions.method(owner, "__call__")
-        if isinstance(owner, cst.FunctionDef) and any(
-            _prepares(script, call) for call in script.functions.run_in(owner)
-        ):
-            return True
-    return False
+    made = [function_of(script, value) for value in script.values.origins.of(collate).values]
+    run = (call for each in filter(None, made) for call in script.functions.run_in(each))
+    return any(_prepares(script, call) for call in run)
 
 
 def _prepares(script: Script, call: cst.Call) -> bool:

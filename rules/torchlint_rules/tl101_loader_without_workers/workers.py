@@ -54,7 +54,9 @@ def doubt(
     if Trait.LOCAL in traits:
         word = traits[Trait.LOCAL]
         return f"{word} cannot be pickled for workers on Windows, macOS and Python 3.14"
-    unseen = _unseen(script, dataset, traits)
+    unseen = script.loaders.provenance.unseen_source(dataset) if dataset is not None else ""
+    if not unseen and Trait.UNSEEN in traits:
+        unseen = f"`{' '.join(traits[Trait.UNSEEN].split())}`"
     if unseen:
         return (
             f"{unseen} is not visible here: it may draw random numbers, or hold an open file, "
@@ -65,19 +67,6 @@ def doubt(
     if not script.loops.guard.protects(made):
         return f"the script that uses this needs {GUARD} around its training"
     return ""
-
-
-def _unseen(script: Script, dataset: cst.BaseExpression | None, traits: Traits) -> str:
-    """Return the name of an unknown part of a loader's dataset."""
-    found = script.loaders.provenance.unseen_source(dataset) if dataset is not None else ""
-    if not found and Trait.UNSEEN in traits:
-        found = f"`{' '.join(traits[Trait.UNSEEN].split())}`"
-    return found
-
-
-def in_shell(script: Script) -> bool:
-    """Return whether a file uses the IPython shell that it runs in."""
-    return bool(script.tree.spelled("get_ipython"))
 
 
 def runs_unguarded(script: Script, loader: Loader) -> bool:

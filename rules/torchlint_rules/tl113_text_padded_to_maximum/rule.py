@@ -34,7 +34,8 @@ class TextPaddedToMaximum(Rule):
         yield from self._in_code(script, readers)
         for mapped in text_maps(script):
             for call in mapped.calls:
-                given = _padded(script, call)
+                is_row = script.calls.at(call).argument("return_tensors").state is State.ABSENT
+                given = _to_maximum(script, call) if is_row else None
                 fed = [each for each in readers if _feeds(script, mapped, each)]
                 if given is None or not fed or any(_keeps_shapes(script, each) for each in fed):
                     continue
@@ -126,13 +127,6 @@ def _loops(script: Script) -> Iterator[_Reader]:
             yield _Reader(loader.dataset, "collate_fn", collate, collator, False, networks)
 
 
-def _padded(script: Script, call: cst.Call) -> cst.Arg | None:
-    """Return the argument that makes a tokenizer pad to the maximum length."""
-    site = script.calls.at(call)
-    is_row = site.argument("return_tensors").state is State.ABSENT
-    return _to_maximum(script, call) if is_row else None
-
-
 def _to_maximum(script: Script, call: cst.Call) -> cst.Arg | None:
     """Return the argument that makes a tokenizer pad to a maximum that is long."""
     site = script.calls.at(call)
@@ -182,7 +176,7 @@ def _keeps_shapes(script: Script, reader: _Reader) -> bool:
 def _cure(script: Script, mapped: TextMap, reader: _Reader) -> str | None:
     """Return what else must change, empty if nothing, None if the collator may want the padding."""
     collate = reader.collate
-    if _labels_tokens(script, mapped) and not _pads_labels(script, collate):
+    if _labels_tokens(script, mapped) and _collator(script, collate) not in _LABELLING:
         replaced = _collator(script, collate) == "DataCollatorForLanguageModeling"
         cure = "leave it out, and the labels, which the collator makes after it pads each batch"
         return cure if replaced else None
@@ -206,11 +200,6 @@ def _collator(script: Script, collate: Value) -> str:
     """Return the class of Transformers that a collate function is an object of."""
     name = script.name(collate.node.func) if isinstance(collate.node, cst.Call) else None
     return (name or "").rpartition(".")[2] if (name or "").startswith("transformers.") else ""
-
-
-def _pads_labels(script: Script, collate: Value) -> bool:
-    """Return whether a collator pads a label for each token as well."""
-    return _collator(script, collate) in _LABELLING
 
 
 def _joins_by_tokenizer(script: Script, node: cst.BaseExpression) -> bool:

@@ -91,6 +91,9 @@ class Aliases(Part):
                 yield from self._entries(table)
             elif node.args and self.names.name(node.func) == "functools.partial":
                 yield node.args[0].value
+            else:
+                for maker in self.surely_held(node.func):
+                    yield from self.functions.returns(maker)
         elif type(node) is cst.Name or type(node) is cst.Attribute:
             for binding in self._bindings(node):
                 yield from self.functions.held(binding)

@@ -205,8 +205,10 @@ class Batches(ValueAnalysis):
                 continue
             if not any(node.value in names for arg in call.args for node in self._roots(arg.value)):
                 continue
-            if callee is not None and depth and self._moves_given(call, callee, names, depth - 1):
-                return True
+            if callee is not None and depth:
+                given = self._computed(callee, self._taken(call, callee, names))
+                if self._moves_what(callee, given, depth - 1):
+                    return True
             if callee is not None and self._moves_kept(call, callee, names):
                 return True
             if callee is None and not _tokenises(call) and self._out_of_sight(call):
@@ -234,13 +236,6 @@ class Batches(ValueAnalysis):
         moved = receiver_of(call, "to", "cuda", "xpu")
         is_line = isinstance(self.tree.parent(call), cst.Expr)
         return is_line and moved is not None and self.kinds.kind(moved) is Kind.TENSOR
-
-    def _moves_given(
-        self, call: cst.Call, callee: cst.FunctionDef, names: set[str], depth: int
-    ) -> bool:
-        """Return whether a function moves what it is given under one of some names."""
-        given = self._taken(call, callee, names)
-        return self._moves_what(callee, self._computed(callee, given), depth)
 
     def _moves_kept(self, call: cst.Call, callee: cst.FunctionDef, names: set[str]) -> bool:
         """Return whether a method keeps what it is given, and code moves what is kept."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
+from functools import cached_property
 from typing import Final
 
 import libcst as cst
@@ -56,6 +57,7 @@ Traits = Mapping[Trait, str]
 _Reader = Callable[[cst.BaseExpression], Traits]
 
 _ARRAYS: Final = (Kind.TENSOR, Kind.NDARRAY)
+_ROWS: Final = "torch.utils.data.TensorDataset"
 _GRAPHS: Final = "torch_geometric.data.InMemoryDataset"
 _EVERY: Final = (Trait.IN_MEMORY, Trait.FEW)
 """Traits that several datasets have together only if each has them."""
@@ -183,7 +185,8 @@ class Datasets(ValueAnalysis):
         finally:
             self._open.discard(key)
         if not origin.complete or not origin.values:
-            found.append({Trait.UNSEEN: self.tree.code(node), **self._of_declared(node)})
+            rows = self._device_rows if read == self._of_value else {}
+            found.append({Trait.UNSEEN: self.tree.code(node), **self._of_declared(node), **rows})
         return _joined(found)
 
     # -- datasets -------------------------------------------------------------
@@ -225,7 +228,7 @@ class Datasets(ValueAnalysis):
         if isinstance(owner, cst.ClassDef):
             return {**self._device_of(call), **self._of_class(owner, call)}
         first = call.args[0].value if call.args else None
-        if name == "torch.utils.data.TensorDataset":
+        if name == _ROWS:
             return {Trait.IN_MEMORY: "TensorDataset", **self._device_of(call)}
         if name in _WRAPPERS and first is not None:
             few = len(call.args) > 1 and self._few_indices(call.args[1].value)
@@ -241,7 +244,16 @@ class Datasets(ValueAnalysis):
         if name in ("builtins.zip", "builtins.range") or self._in_memory_value(call):
             return {Trait.IN_MEMORY: name or self.tree.code(call.func), **self._device_of(call)}
         word = self.tree.code(call.func)
-        return {Trait.UNSEEN: word, **self._of_foreign(call, name), **self._device_of(call)}
+        rows = self._device_rows if word_of(call)[:1].islower() else {}
+        return {Trait.UNSEEN: word, **self._of_foreign(call, name), **self._device_of(call), **rows}
+
+    @cached_property
+    def _device_rows(self) -> Traits:
+        """That a dataset which cannot be followed may hold tensors of a device, if any does."""
+        made = (call for call in self.tree.all(cst.Call) if self.names.name(call.func) == _ROWS)
+        if self.tree.view.has_device_rows or any(map(self._device_of, made)):
+            return {Trait.ON_DEVICE: _ROWS}
+        return {}
 
     def _of_foreign(self, call: cst.Call, name: str) -> Traits:
         """Return that a dataset of another module is a stream, if its name or an option says so."""
@@ -328,10 +340,7 @@ class Datasets(ValueAnalysis):
             found.append(self._of_memory(owner, read))
         if self._few(owner):
             found.append({Trait.FEW: f"{owner.name.value}.__len__"})
-        joined: dict[Trait, str] = {}
-        for each in found:
-            joined.update({trait: word for trait, word in each.items() if trait not in joined})
-        return joined
+        return _first_of(found)
 
     def _calls_super(self, method: cst.FunctionDef | None) -> bool:
         return method is not None and any(
@@ -421,10 +430,7 @@ class Datasets(ValueAnalysis):
             found[Trait.DECODES] = decoded
         inner = map(self._of_inner_call, self.functions.own(body, cst.Call))
         within = map(self._of_inner_item, self.functions.own(body, cst.Subscript))
-        for traits in (*inner, *within):
-            for trait, word in traits.items():
-                found.setdefault(trait, word)
-        return found
+        return _first_of((found, *inner, *within))
 
     def _of_inner_item(self, item: cst.Subscript) -> Traits:
         """Return what an item of another dataset brings along: random draws, lambdas, files."""
@@ -530,9 +536,14 @@ def _stream(word: str) -> Traits:
 def _joined(found: Iterable[Traits]) -> Traits:
     """Combine the traits of all objects that a value can be."""
     each = list(found)
+    joined = _first_of(each)
+    partly = {trait for trait in _EVERY if not all(trait in other for other in each)}
+    return {trait: word for trait, word in joined.items() if trait not in partly}
+
+
+def _first_of(found: Iterable[Traits]) -> dict[Trait, str]:
+    """Return all traits, each with the word that shows it first."""
     joined: dict[Trait, str] = {}
-    for one in each:
-        for trait, word in one.items():
-            if trait not in _EVERY or all(trait in other for other in each):
-                joined.setdefault(trait, word)
+    for traits in found:
+        joined = {**joined, **traits, **joined}
     return joined

@@ -110,8 +110,15 @@ class Loader(CallSite):
 
     @property
     def has_no_workers(self) -> bool:
-        """Whether the loader certainly has no workers."""
+        """Whether the loader has no workers, whichever dictionary of options it unpacks."""
+        if self.workers.state is State.DECIDED and self.given("num_workers") is None:
+            return bool(self.chosen_workers) and all(each.equals(0) for each in self.chosen_workers)
         return self.workers.state is State.ABSENT or self.workers.equals(0)
+
+    @property
+    def chosen_workers(self) -> list[Value]:
+        """The numbers of workers that the call, or a dictionary that it unpacks, may pass."""
+        return [Value(State.KNOWN, each) for each in self.possible("num_workers")]
 
     @property
     def batch_size(self) -> Value:
@@ -182,15 +189,18 @@ class Loader(CallSite):
         return not self.receivers and not any(self._hooks)
 
     @property
+    def is_for_trainer(self) -> bool:
+        """Whether a trainer of Transformers takes the loader, whose batches are mappings then."""
+        function = self._loaders.scopes.function(self.node)
+        if function is None or not function.name.value.endswith("_dataloader"):
+            return False
+        return self._loaders.values.hooks.framework(function) == "transformers"
+
+    @property
     def is_unread(self) -> bool:
         """Whether nothing draws from the loader."""
         holder = self._loaders.tree.parent(self.node)
         return isinstance(holder, cst.Assign) and self._loaders.short.unread.are_unread(holder)
-
-    @property
-    def is_made_in_batch_loop(self) -> bool:
-        """Whether the loader is rebuilt inside a training batch loop."""
-        return self._loaders.is_in_loop(self.node, Role.TRAIN_BATCH)
 
     @property
     def is_for_one_evaluation(self) -> bool:
@@ -206,13 +216,12 @@ class Loader(CallSite):
 
     # -- repeated passes -------------------------------------------------
 
-    @property
-    def repeated(self) -> list[cst.CSTNode]:
-        """The places that start a pass over the same loader again and again."""
+    def repeated(self, few: int = 1) -> list[cst.CSTNode]:
+        """Return the places that start a pass over the same loader more than a few times."""
         found = [
             place
             for place in (*self.passes, *self.receivers)
-            if self._repeats(place, self._drawn(place), CALLERS)
+            if self._repeats(place, self._drawn(place), CALLERS, few)
         ]
         return [*found, *self._hooks]
 
@@ -232,7 +241,9 @@ class Loader(CallSite):
             given = self._loaders.iteration.iterated(place.item)
         return next((each for each in given if self in self._loaders.made_by(each)), None)
 
-    def _repeats(self, place: cst.CSTNode, drawn: cst.BaseExpression | None, depth: int) -> bool:
+    def _repeats(
+        self, place: cst.CSTNode, drawn: cst.BaseExpression | None, depth: int, few: int
+    ) -> bool:
         loaders = self._loaders
         if isinstance(place, cst.Call) and loaders.lightning.runs_epochs(place):
             return True
@@ -241,12 +252,12 @@ class Loader(CallSite):
             if any(each.is_built_by(loop.node.body) for each in same):
                 return False
             if loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or _goes_around(loop.node):
-                return not loaders.runs_once(loop.node)
+                return not loaders.has_few_passes(loop.node, few)
         function = loaders.scopes.function(place)
         if function is None or not depth or self.is_built_by(function):
             return False
         return any(
-            self._repeats(caller, given, depth - 1)
+            self._repeats(caller, given, depth - 1, few)
             for caller, given in self._handed_over(function, drawn)
         )
 
@@ -254,8 +265,8 @@ class Loader(CallSite):
         self, function: cst.FunctionDef, drawn: cst.BaseExpression | None
     ) -> Iterator[tuple[cst.Call, cst.BaseExpression | None]]:
         """Yield the calls of a function that may hand it this very loader, and the argument."""
-        functions = self._loaders.functions
-        parameter = self._loaders.parameter(drawn)
+        functions, bound = self._loaders.functions, self._loaders.scopes.only(drawn)
+        parameter = bound.name if bound.how is How.PARAMETER else ""
         for call in functions.callers(function):
             given = functions.passed(call, function, parameter) if parameter else None
             if given is None or self in self._loaders.made_by(given):
@@ -362,11 +373,8 @@ class Loaders(LoopAnalysis):
             if line.value is not None and function is not None:
                 if not self.functions.callers(function) or self.functions.escapes(function):
                     given.append(line.value)
-        held = [each for node in given for each in (*self._inside(node), *self.made_by(node))]
-        return {id(each.node) for each in held}
-
-    def _inside(self, node: cst.BaseExpression) -> list[Loader]:
-        return self._among(self.origins.of(node, (None,)).values)
+        held = (self.origins.of(node, within).values for node in given for within in ((None,), ()))
+        return {id(each.node) for values in held for each in self._among(values)}
 
     def _keeps(self, call: cst.Call) -> bool:
         """Return whether a call runs code of another module, which may keep its arguments."""
@@ -448,18 +456,13 @@ class Loaders(LoopAnalysis):
             method_of(call) in TO_HOST for call in self.tree.within(place.body, cst.Call)
         )
 
-    def runs_once(self, node: cst.For | cst.While) -> bool:
-        """Return whether a loop certainly has one pass: `for epoch in range(1)`."""
+    def has_few_passes(self, node: cst.For | cst.While, few: int) -> bool:
+        """Return whether a loop has a few passes unless an option asks for more: `range(1)`."""
         counted = node.iter if isinstance(node, cst.For) else None
         if not isinstance(counted, cst.Call) or len(counted.args) != 1:
             return False
         named = self.names.name(counted.func) == "builtins.range"
-        return named and self.values.value_of(counted.args[0].value).equals(1)
-
-    def parameter(self, node: cst.BaseExpression | None) -> str:
-        """Return the parameter that a name certainly is, empty if it may be something else."""
-        binding = self.scopes.only(node)
-        return binding.name if binding.how is How.PARAMETER else ""
+        return named and self.short.is_few(counted.args[0].value, few)
 
 
 def _goes_around(node: cst.For | cst.While) -> bool:
