@@ -7,7 +7,18 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import TENSORS, End, Frequency, Kind, Loop, Role, Script, last_word
+from torchlint.api import (
+    TENSORS,
+    Binding,
+    End,
+    Frequency,
+    Kind,
+    Loop,
+    Role,
+    Script,
+    last_word,
+    word_of,
+)
 from torchlint_rules.shared.alarms import BOUNDING, reports_alarm
 from torchlint_rules.shared.loggedvalues import Shown, shown
 
@@ -50,7 +61,7 @@ def _lines(script: Script) -> Iterator[LogLine]:
             continue
         found = [
             each
-            for region in script.readings.waits.code_of_pass(loop)
+            for region in script.readings.waits.code_of_pass(loop.node)
             for each in _lines_of(script, region.body, loop)
         ]
         yield from (each for each in found if not _logs_inside(script, each, found))
@@ -128,16 +139,17 @@ def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
 
 def logs(script: Script, call: cst.Call, role: Role) -> bool:
     """Return whether a call shows or records its arguments."""
+    return _records(script, call, role) or _hands_over_a_read(script, call, role)
+
+
+def _records(script: Script, call: cst.Call, role: Role) -> bool:
+    """Return whether a call is one of those that show or record their arguments."""
     func = call.func
     if (script.name(func) or script.code(func)) in _FUNCTIONS:
         return True
-    if isinstance(func, cst.Name):
-        return func.value == "progress_bar" or _hands_over_a_read(script, call, func)
     if not isinstance(func, cst.Attribute):
-        return False
+        return isinstance(func, cst.Name) and func.value == "progress_bar"
     said, method = func.value, func.attr.value
-    if _hands_over_a_read(script, call, func.attr):
-        return True
     if method in _METHODS:
         return script.kind(said) not in TENSORS
     said = said.value if isinstance(said, cst.Subscript) else said
@@ -160,8 +172,28 @@ def _is_unseen(script: Script, recorder: cst.BaseExpression) -> bool:
     )
 
 
-def _hands_over_a_read(script: Script, call: cst.Call, called: cst.Name) -> bool:
-    """Return whether a function that is called after logging gets a value that was read."""
-    if script.names.words(called.value)[:1] != ["log"] or called.value == "log":
-        return False
-    return any(True for _ in script.readings.within(call))
+def _hands_over_a_read(script: Script, call: cst.Call, role: Role) -> bool:
+    """Return whether a function gets a value that was read, and logs by its name or in view."""
+    read = [arg.value for arg in call.args if any(True for _ in script.readings.within(arg))]
+    word, callee = word_of(call), script.functions.callee(call) if read else None
+    if read and script.names.words(word)[:1] == ["log"] and word != "log":
+        return True
+    taken = [] if callee is None else [script.functions.taken(call, callee, each) for each in read]
+    return any(
+        binding is not None and callee is not None and _shows(script, callee, binding, role)
+        for binding in taken
+    )
+
+
+def _shows(script: Script, function: cst.FunctionDef, taken: Binding, role: Role) -> bool:
+    """Return whether each call of a function shows or records what it is given."""
+    return any(
+        isinstance(line.value, cst.Call)
+        and _records(script, line.value, role)
+        and (
+            script.loops.frequency(line, function) is Frequency.EVERY_PASS
+            or script.loops.frequencies.of_one_process(line, function)
+        )
+        for use in script.scopes.uses(taken, function.body)
+        if isinstance(line := script.tree.smallest_statement(use), cst.Expr)
+    )

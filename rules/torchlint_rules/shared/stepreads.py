@@ -16,7 +16,7 @@ def step_reads(script: Script, code: str) -> Iterator[Finding]:
     """Yield a finding for each function of one step that only returns or keeps what it reads."""
     if not script.program.devices.can_use_accelerator:
         return
-    for function, found in script.once(kept_in_steps):
+    for step, found in script.once(kept_in_steps):
         shown = script.tree.brief(found[0].reading.node)
         kept = next((each.target for each in found if each.target is not None), None)
         cure = (
@@ -24,18 +24,23 @@ def step_reads(script: Script, code: str) -> Iterator[Finding]:
             if kept is None
             else f"keep detached tensors in `{script.tree.brief(kept)}`, and read them together"
         )
-        message = f"`{shown}` waits for the device in every `{function.name.value}`: {cure}"
+        message = f"`{shown}` waits for the device in every `{step.name.value}`: {cure}"
         notes = tuple(Note(script.span(each.reading.node), _SHARES) for each in found[1:])
         span = script.span(found[0].reading.node)
         yield Finding(code, span, message, None, notes, impact="medium")
 
 
 def kept_in_steps(script: Script) -> list[tuple[cst.FunctionDef, list[Kept]]]:
-    """Return the functions of one step that read a loss, with what they only return or keep."""
+    """Return the functions of one step, with what code of theirs only returns or keeps a loss.
+
+    That is their own code or that of one function which they call.
+    """
+    steps = [each for each in script.tree.all(cst.FunctionDef) if _makes_step(script, each)]
     return [
-        (function, found)
-        for function in script.tree.all(cst.FunctionDef)
-        if _makes_step(script, function)
+        (step, found)
+        for step in steps
+        for function in script.readings.waits.code_of_pass(step)
+        if isinstance(function, cst.FunctionDef)
         and (found := _kept(script, function))
         and any(script.kind(each.reading.tensor) is Kind.LOSS for each in found)
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final
@@ -255,6 +255,7 @@ class Frequencies(LoopAnalysis):
 
     def _asks_rank(self, test: cst.BaseExpression) -> bool:
         """Return whether a test checks the rank and no other rare condition."""
+        is_named = isinstance(test, cst.Name) and _RANKS.fullmatch(test.value) is not None
         test = self._assigned(test)
         if isinstance(test, cst.BooleanOperation):
             sides = [side for side in (test.left, test.right) if self.rare(side)]
@@ -262,7 +263,7 @@ class Frequencies(LoopAnalysis):
         if any(True for _ in self.tree.within(test, cst.BinaryOperation)):
             return False
         rare = [name for name in self._identifiers(test) if _RARE.fullmatch(name)]
-        return bool(rare) and all(map(_RANKS.fullmatch, rare))
+        return is_named or (bool(rare) and all(map(_RANKS.fullmatch, rare)))
 
     # -- guards ---------------------------------------------------------------
 
@@ -271,7 +272,7 @@ class Frequencies(LoopAnalysis):
         in_body = child is guard.body
         if not self.rare(guard.test, wanted=in_body):
             return False
-        return not in_body or not (self._steps(guard) or self._asks_for_step(guard))
+        return not in_body or not (self._steps((guard.body,)) or self._asks_for_step(guard))
 
     def _asks_for_step(self, guard: cst.If) -> bool:
         """Return whether a test is that of an optimizer step, which stands elsewhere in its block.
@@ -287,7 +288,9 @@ class Frequencies(LoopAnalysis):
         others = block.body if isinstance(block, cst.IndentedBlock) else ()
         text = self.tree.code(guard.test)
         return any(
-            isinstance(other, cst.If) and self.tree.code(other.test) == text and self._steps(other)
+            isinstance(other, cst.If)
+            and self.tree.code(other.test) == text
+            and self._steps((other.body,))
             for other in others
             if other is not guard
         )
@@ -296,11 +299,15 @@ class Frequencies(LoopAnalysis):
         """Return the test that a name holds, or the test itself."""
         return self.scopes.only(test).assigned or test
 
-    def _steps(self, guard: cst.If) -> bool:
-        """Return whether a test only gathers the passes of one optimizer step."""
-        return self.loops.makes_step(guard) or any(
-            method_of(call) == "step" and self.loops.is_step(call)
-            for call in self.tree.within(guard.body, cst.Call)
+    def _steps(self, code: Iterable[cst.CSTNode]) -> bool:
+        """Return whether code makes an optimizer step, for which passes are only gathered."""
+        return any(
+            self.loops.makes_step(line)
+            or any(
+                method_of(call) == "step" and self.loops.is_step(call)
+                for call in self.tree.within(line, cst.Call)
+            )
+            for line in code
         )
 
     def rare(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
@@ -489,7 +496,10 @@ class Frequencies(LoopAnalysis):
             return True
         place = self.tree.order(child)
         return any(
-            self.tree.order(line) < place and self.rare(line.test, wanted=False) for line in skips
+            self.tree.order(line) < place
+            and self.rare(line.test, wanted=False)
+            and not self._steps(block.body[block.body.index(line) + 1 :])
+            for line in skips
         )
 
     @cached_method
