@@ -70,15 +70,14 @@ def _lines(script: Script) -> Iterator[LogLine]:
 def _lines_of(script: Script, body: cst.CSTNode, loop: Loop) -> Iterator[LogLine]:
     """Yield the lines of a loop, or of a function that it calls, that log a tensor's value."""
     for line in script.tree.within(body, cst.Expr):
-        if not isinstance(line.value, cst.Call) or not logs(script, line.value, loop.role):
+        told = told_by(script, line.value, loop.role) if isinstance(line.value, cst.Call) else ()
+        if not told or not _runs_each_pass(script, line, loop):
             continue
-        if not _runs_each_pass(script, line, loop):
-            continue
-        value = shown(script, line.value, loop)
+        value = shown(script, told, loop)
         if value is None or _reports_episode(script, line, loop):
             continue
         if not _is_past_bound(script, line, value):
-            yield LogLine(line, line.value, loop, value)
+            yield LogLine(line, cst.ensure_type(line.value, cst.Call), loop, value)
 
 
 def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
@@ -88,11 +87,8 @@ def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
         return False
     function = script.scopes.function(line)
     if function is not None and not script.tree.inside(line, loop.node):
-        return nearest is None and script.loops.frequency(line, function) is Frequency.EVERY_PASS
-    if nearest is not loop:
-        return False
-    every = script.loops.frequency(line) is Frequency.EVERY_PASS
-    return every or script.loops.frequencies.of_one_process(line, loop.node)
+        return nearest is None and script.loops.frequencies.each_pass(line, function)
+    return nearest is loop and script.loops.frequencies.each_pass(line, loop.node)
 
 
 def _is_past_bound(script: Script, line: cst.Expr, value: Shown) -> bool:
@@ -115,7 +111,7 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
     if _keeps(script, callee, logged.loop):
         return True
     calls = script.tree.within(callee.body, cst.Call)
-    inner = [each for each in calls if logs(script, each, logged.loop.role)]
+    inner = [each for each in calls if told_by(script, each, logged.loop.role)]
     return bool(inner) and all(
         script.loops.frequency(each, callee) is Frequency.RARE for each in inner
     )
@@ -137,9 +133,15 @@ def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
     return tested and script.loops.environments.are_stepped_in(loop.node)
 
 
-def logs(script: Script, call: cst.Call, role: Role) -> bool:
-    """Return whether a call shows or records its arguments."""
-    return _records(script, call, role) or _hands_over_a_read(script, call, role)
+def told_by(script: Script, call: cst.Call, role: Role) -> Sequence[cst.Arg]:
+    """Return the arguments that a call shows or records, itself or in a function in view."""
+    if _records(script, call, role) or _hands_over_a_read(script, call):
+        return call.args
+    callee = script.functions.callee(call)
+    if callee is None:
+        return ()
+    taken = ((arg, script.functions.taken(call, callee, arg.value)) for arg in call.args)
+    return [arg for arg, to in taken if to is not None and _shows(script, callee, to, role)]
 
 
 def _records(script: Script, call: cst.Call, role: Role) -> bool:
@@ -172,28 +174,27 @@ def _is_unseen(script: Script, recorder: cst.BaseExpression) -> bool:
     )
 
 
-def _hands_over_a_read(script: Script, call: cst.Call, role: Role) -> bool:
-    """Return whether a function gets a value that was read, and logs by its name or in view."""
-    read = [arg.value for arg in call.args if any(True for _ in script.readings.within(arg))]
-    word, callee = word_of(call), script.functions.callee(call) if read else None
-    if read and script.names.words(word)[:1] == ["log"] and word != "log":
-        return True
-    taken = [] if callee is None else [script.functions.taken(call, callee, each) for each in read]
-    return any(
-        binding is not None and callee is not None and _shows(script, callee, binding, role)
-        for binding in taken
-    )
+def _hands_over_a_read(script: Script, call: cst.Call) -> bool:
+    """Return whether a function that is called after logging gets a value that was read."""
+    word = word_of(call)
+    if script.names.words(word)[:1] != ["log"] or word == "log":
+        return False
+    return any(True for _ in script.readings.within(call))
 
 
 def _shows(script: Script, function: cst.FunctionDef, taken: Binding, role: Role) -> bool:
-    """Return whether each call of a function shows or records what it is given."""
+    """Return whether each call of a function shows or records what it is given, or its entries."""
+    uses = list(script.scopes.uses(taken, function.body))
+    for loop in script.functions.own(function.body, cst.For):
+        if any(script.tree.inside(each, loop.iter) for each in uses):
+            bound = map(script.scopes.stored, script.tree.within(loop.target, cst.Name))
+            uses += [use for each in bound if each for use in script.scopes.uses(each, loop.body)]
+    lines = (
+        line for each in uses if isinstance(line := script.tree.smallest_statement(each), cst.Expr)
+    )
     return any(
         isinstance(line.value, cst.Call)
         and _records(script, line.value, role)
-        and (
-            script.loops.frequency(line, function) is Frequency.EVERY_PASS
-            or script.loops.frequencies.of_one_process(line, function)
-        )
-        for use in script.scopes.uses(taken, function.body)
-        if isinstance(line := script.tree.smallest_statement(use), cst.Expr)
+        and script.loops.frequencies.each_pass(line, function)
+        for line in lines
     )

@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Form, Kept, Kind, Note, Script
+from torchlint.api import Finding, Form, Kept, Kind, Note, Role, Script
 
 _SHARES: Final = "read as well: keep this on the device, too"
 
@@ -33,25 +33,23 @@ def step_reads(script: Script, code: str) -> Iterator[Finding]:
 def kept_in_steps(script: Script) -> list[tuple[cst.FunctionDef, list[Kept]]]:
     """Return the functions of one step, with what code of theirs only returns or keeps a loss.
 
-    That is their own code or that of one function which they call.
+    That is their own code, or that of one function that they call and no training loop in view.
     """
-    steps = [each for each in script.tree.all(cst.FunctionDef) if _makes_step(script, each)]
-    return [
-        (step, found)
-        for step in steps
-        for function in script.readings.waits.code_of_pass(step)
-        if isinstance(function, cst.FunctionDef)
-        and (found := _kept(script, function))
-        and any(script.kind(each.reading.tensor) is Kind.LOSS for each in found)
-    ]
-
-
-def _kept(script: Script, function: cst.FunctionDef) -> list[Kept]:
-    return [
-        each
-        for each in script.readings.waits.of_step(function)
-        if each.reading.form is Form.NUMBER or script.kind(each.reading.tensor) is Kind.LOSS
-    ]
+    code_of, told = script.readings.waits.code_of_pass, list[tuple[cst.FunctionDef, list[Kept]]]()
+    seen = {each for loop in script.loops.of(Role.TRAIN_BATCH) for each in code_of(loop.node)}
+    for step in script.tree.all(cst.FunctionDef):
+        for function in code_of(step) if _makes_step(script, step) else ():
+            if function in seen or not isinstance(function, cst.FunctionDef):
+                continue
+            seen.add(function)
+            found = [
+                each
+                for each in script.readings.waits.of_step(function)
+                if each.reading.form is Form.NUMBER or script.kind(each.reading.tensor) is Kind.LOSS
+            ]
+            if any(script.kind(each.reading.tensor) is Kind.LOSS for each in found):
+                told.append((step, found))
+    return told
 
 
 def _makes_step(script: Script, function: cst.FunctionDef) -> bool:

@@ -237,6 +237,12 @@ class Frequencies(LoopAnalysis):
         ends = isinstance(last_line(outer.body), (cst.Break, cst.Return))
         return ends and not any(True for _ in self.tree.within(outer.body, cst.Continue))
 
+    def each_pass(self, node: cst.CSTNode, region: LoopNode | cst.FunctionDef) -> bool:
+        """Return whether one process at least runs a node in every pass of a loop, or function."""
+        is_function = isinstance(region, cst.FunctionDef)
+        found = self.below(node, region) if is_function else self.frequency(node)
+        return found is Frequency.EVERY_PASS or self.of_one_process(node, region)
+
     def of_one_process(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Return whether only a test of the process rank keeps a node out of some passes."""
         ranked = False

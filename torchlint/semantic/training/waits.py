@@ -13,9 +13,9 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import index_of, receiver_of, word_of
+from torchlint.semantic.syntax.methods import receiver_of, word_of
 from torchlint.semantic.training.accumulators import Accumulators
-from torchlint.semantic.training.additions import container
+from torchlint.semantic.training.additions import container, has_fixed_keys, taken_part
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
 from torchlint.semantic.training.conditions import Conditions
 from torchlint.semantic.training.readings import Form, Reading, Readings, Region
@@ -126,12 +126,7 @@ class Waits(ValueAnalysis):
     def of_step(self, function: cst.FunctionDef) -> Iterator[Kept]:
         """Yield the readings that a function makes only to keep or return the value."""
         calls = self.functions.callers(function)
-        found = [
-            (reading, end)
-            for reading in self.readings.within(function.body)
-            if not self._is_rare(reading.node, function)
-            and (end := self._destination(reading.node, function, _WHOLE, frozenset())) is not None
-        ]
+        found = list(self._destinations(function))
         aside = [node for one, end in found for node in (one.node, *end.statements)]
         for reading, end in found:
             last = self._handed_back(end, calls) if calls else end
@@ -156,14 +151,9 @@ class Waits(ValueAnalysis):
     ) -> Iterator[tuple[Reading, _Destination]]:
         if calls and all(self.values.placement.hands_over(each, [region]) for each in calls):
             return
-        for reading in self.readings.within(region.body):
-            if self._is_rare(reading.node, region):
-                continue
-            inside = self._destination(reading.node, region, _WHOLE, frozenset())
-            destination = inside and self._handed_back(inside, calls)
-            if inside is None or destination is None or not destination.ends:
-                continue
-            if destination.returned:
+        for reading, inside in self._destinations(region):
+            destination = self._handed_back(inside, calls)
+            if destination is None or destination.returned or not destination.ends:
                 continue
             if isinstance(region, cst.FunctionDef) and destination.ends == {End.LAST}:
                 # callers that pass over a value say nothing of those that need it
@@ -173,6 +163,14 @@ class Waits(ValueAnalysis):
                 reading.form is Form.NUMBER and End.KEPT not in destination.ends
             ):
                 yield reading, destination
+
+    def _destinations(self, region: Region) -> Iterator[tuple[Reading, _Destination]]:
+        """Yield the readings of each run of a region, with where it is known to take them."""
+        for reading in self.readings.within(region.body):
+            if not self._is_rare(reading.node, region):
+                end = self._destination(reading.node, region, _WHOLE, frozenset())
+                if end is not None:
+                    yield reading, end
 
     def code_of_pass(self, root: Region) -> Iterator[Region]:
         """Yield a batch loop, or the function of a step, then all functions that each run calls."""
@@ -208,18 +206,8 @@ class Waits(ValueAnalysis):
     def _is_rare(self, node: cst.CSTNode, region: Region) -> bool:
         """Return whether a node does not run in every pass, or is in an inner batch loop."""
         nearest = self.frequencies.loops.batch_loop(node)
-        if isinstance(region, cst.FunctionDef):
-            apart, found = nearest is not None, self.frequencies.below(node, region)
-        else:
-            apart = nearest is None or nearest.node is not region
-            found = self.frequencies.frequency(node)
-        every = found is Frequency.EVERY_PASS or self.frequencies.of_one_process(node, region)
-        return apart or not every
-
-    def _home(self, node: cst.CSTNode) -> Region | None:
-        """Return the innermost batch loop around a call, else its function."""
-        loop = self.frequencies.loops.batch_loop(node)
-        return loop.node if loop is not None else self.scopes.function(node)
+        own = None if isinstance(region, cst.FunctionDef) else region
+        return own is not (nearest and nearest.node) or not self.frequencies.each_pass(node, region)
 
     def _handed_back(
         self, destination: _Destination, calls: tuple[cst.Call, ...]
@@ -238,7 +226,8 @@ class Waits(ValueAnalysis):
     def _of_result(self, asked: tuple[cst.Call, _Part]) -> _Destination | None:
         """Return where what a call gives, or a part of it, goes."""
         call, part = asked
-        home = self._home(call)
+        loop = self.frequencies.loops.batch_loop(call)
+        home = loop.node if loop is not None else self.scopes.function(call)
         found = home and self._destination(call, home, part, frozenset())
         if found is None or not found.returned:
             return found
@@ -290,7 +279,7 @@ class Waits(ValueAnalysis):
                     return (
                         self._added(line, region, trail) if self._adds(line, line.value) else None
                     )
-                if _WHOLE != part != _taken(outer) is not None:
+                if _WHOLE != part != taken_part(outer) is not None:
                     return _NOTHING
             elif isinstance(outer, cst.IfExp):
                 if child is outer.test:
@@ -375,7 +364,7 @@ class Waits(ValueAnalysis):
         names = self._entry(target) or self._targets(target, part)
         entry = target if isinstance(target, cst.Subscript) else None
         if not isinstance(target, cst.Name):
-            key = _taken(target) if entry is not None else None
+            key = taken_part(target) if entry is not None else None
             part = key if isinstance(key, str) else _WHOLE
         destination = self._destination_of_names(names, region, trail, entry, part)
         return destination and destination._replace(statements=(line, *destination.statements))
@@ -391,14 +380,12 @@ class Waits(ValueAnalysis):
                 and isinstance(self.tree.parent(part), cst.AssignTarget)
                 for use in self.tree.among(self.tree.spelled(owner.value), region.body)
             )
-        reads = [each for each in self.functions.attributes(word) if self.scopes.reads(each)]
-        return self.functions.is_self(owner) and not any(map(self._may_run_each_pass, reads))
-
-    def _may_run_each_pass(self, node: cst.CSTNode) -> bool:
-        """Return whether a node runs in every pass, or where a property is asked for."""
-        function = self.scopes.function(node)
-        is_asked = function is not None and bool(function.decorators)
-        return is_asked or self.frequencies.frequency(node) is Frequency.EVERY_PASS
+        return self.functions.is_self(owner) and not any(
+            self.frequencies.frequency(each) is Frequency.EVERY_PASS
+            or getattr(self.scopes.function(each), "decorators", ())
+            for each in self.functions.attributes(word)
+            if self.scopes.reads(each)
+        )
 
     def _targets(self, target: cst.BaseExpression, part: _Part) -> list[Binding]:
         """Return the bindings of a target; of a tuple, those of one element if known."""
@@ -443,7 +430,7 @@ class Waits(ValueAnalysis):
                 return None
             if outside and entry is not None:
                 # code after a loop finds the last value, or those of all keys
-                fixed = _has_fixed_keys(entry)
+                fixed = has_fixed_keys(entry)
                 target = entry if isinstance(entry, cst.Subscript) else receiver_of(entry)
                 found = _joined(found, _LAST if fixed else _KEPT._replace(target=target))
             uses = [
@@ -584,26 +571,6 @@ class Waits(ValueAnalysis):
             or any(map(self.accumulators.additions.parts, self.tree.ancestors(each)))
             for each in self.tree.within(region.body, cst.Attribute)
         )
-
-
-def _has_fixed_keys(entry: cst.Subscript | cst.Call) -> bool:
-    """Return whether an entry, or those that `update` sets, are the same in every pass."""
-    if isinstance(entry, cst.Subscript):
-        return isinstance(_taken(entry), str)
-    made = [each.value for each in entry.args if each.keyword is None]
-    return all(
-        isinstance(each, cst.Dict)
-        and all(isinstance(getattr(one, "key", None), cst.SimpleString) for one in each.elements)
-        for each in made
-    )
-
-
-def _taken(item: cst.BaseExpression) -> _Part | None:
-    """Return the part that a subscript takes, None if that depends on values."""
-    key = index_of(item)
-    if isinstance(key, cst.Integer):
-        return int(key.value, 0)
-    return key.value if isinstance(key, cst.SimpleString) else None
 
 
 def _drawn(loop: cst.For) -> cst.BaseAssignTargetExpression:
