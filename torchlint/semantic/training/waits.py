@@ -228,7 +228,7 @@ class Waits(ValueAnalysis):
         call, part = asked
         loop = self.frequencies.loops.batch_loop(call)
         home = loop.node if loop is not None else self.scopes.function(call)
-        found = home and self._destination(call, home, part, frozenset())
+        found = None if home is None else self._destination(call, home, part, frozenset())
         if found is None or not found.returned:
             return found
         calls = self.functions.callers(home) if isinstance(home, cst.FunctionDef) else ()
