@@ -91,7 +91,7 @@ def _places(
     if function is None or _stores(script, function):
         return None
     for loop in script.loops.of(Role.TRAIN_BATCH):
-        if function in script.readings.waits.code_of_pass(loop):
+        if function in script.readings.waits.code_of_pass(loop.node):
             return loop.node, function
     return None
 

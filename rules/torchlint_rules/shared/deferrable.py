@@ -61,8 +61,17 @@ def deferrable_sums(
     besides = [*(each.node for each in waiting), *rare]
     said: set[int] = set()
     for accumulation in waiting:
-        direct = _readings(script, accumulation)
-        found = direct or _named(script, accumulation, besides)
+        direct = [
+            each
+            for value in accumulation.values
+            for each in script.readings.within(value)
+            if not script.readings.syncs.sizes(each.node)
+        ]
+        found = direct or [
+            each
+            for value in accumulation.values
+            for each in script.readings.named(value, loop.node, besides)
+        ]
         if not found or id(found[0].node) in said:
             continue
         if not direct and _writes_results(script, accumulation, found):
@@ -75,25 +84,6 @@ def deferrable_sums(
         said |= {id(each.node) for each in found}
         fix = DeferredSum(script, accumulation, rare).fix() if fixable else None
         yield DeferrableSum(accumulation, found, fix)
-
-
-def _readings(script: Script, accumulation: Accumulation) -> list[Reading]:
-    return [
-        each
-        for value in accumulation.values
-        for each in script.readings.within(value)
-        if not script.readings.syncs.sizes(each.node)
-    ]
-
-
-def _named(script: Script, accumulation: Accumulation, besides: list[cst.CSTNode]) -> list[Reading]:
-    """Return the reads behind a name (`value = loss.item()`) that is only added up."""
-    loop = accumulation.loop.node
-    return [
-        reading
-        for value in accumulation.values
-        for reading in script.readings.named(value, loop, besides)
-    ]
 
 
 def is_shown(script: Script, reading: Reading) -> bool:

@@ -25,7 +25,7 @@ from torchlint.api import (
 from torchlint_rules.shared.deferrable import named_large
 from torchlint_rules.shared.engineoutputs import reads_outputs
 from torchlint_rules.shared.loggedvalues import shown
-from torchlint_rules.shared.loglines import logs
+from torchlint_rules.shared.loglines import told_by
 
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
@@ -119,9 +119,9 @@ def _lines(script: Script, function: cst.FunctionDef, rate: Rate) -> Iterator[Ho
     role = Role.TRAIN_BATCH if rate is Rate.STEP else Role.EVAL_BATCH
     for line in script.tree.within(function.body, cst.Expr):
         call = line.value
-        if not isinstance(call, cst.Call) or not logs(script, call, role):
+        if not isinstance(call, cst.Call):
             continue
-        found = shown(script, call, None)
+        found = shown(script, told_by(script, call, role), None)
         if found is None or not _runs_each_time(script, function, call):
             continue
         place = found.place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -31,12 +31,12 @@ class Shown(NamedTuple):
     place: cst.BaseExpression
 
 
-def shown(script: Script, call: cst.Call, loop: Loop | None) -> Shown | None:
-    """Return the first value in the arguments of a call that forces a sync.
+def shown(script: Script, args: Iterable[cst.Arg], loop: Loop | None) -> Shown | None:
+    """Return the first value in arguments that a call shows which forces a sync.
 
     Values that a loop read before the call count as well.
     """
-    for arg in call.args:
+    for arg in args:
         if arg.keyword is None or arg.keyword.value not in ("file", "step", "global_step"):
             found = _waited_for(script, arg.value, loop, ASSIGNED)
             if found is not None:
@@ -136,8 +136,7 @@ def _runs_each_pass(script: Script, node: cst.CSTNode, loop: Loop) -> bool:
     """Return whether a node of a loop runs in each pass, or of a function that each pass calls."""
     if not script.tree.inside(node, loop.node):
         return script.loops.frequency(node, script.scopes.function(node)) is Frequency.EVERY_PASS
-    every = script.loops.frequency(node) is Frequency.EVERY_PASS
-    return every or script.loops.frequencies.of_one_process(node, loop.node)
+    return script.loops.frequencies.each_pass(node, loop.node)
 
 
 def _assigned(script: Script, binding: Binding) -> tuple[cst.BaseExpression, ...]:

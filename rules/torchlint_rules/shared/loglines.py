@@ -7,7 +7,18 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import TENSORS, End, Frequency, Kind, Loop, Role, Script, last_word
+from torchlint.api import (
+    TENSORS,
+    Binding,
+    End,
+    Frequency,
+    Kind,
+    Loop,
+    Role,
+    Script,
+    last_word,
+    word_of,
+)
 from torchlint_rules.shared.alarms import BOUNDING, reports_alarm
 from torchlint_rules.shared.loggedvalues import Shown, shown
 
@@ -50,7 +61,7 @@ def _lines(script: Script) -> Iterator[LogLine]:
             continue
         found = [
             each
-            for region in script.readings.waits.code_of_pass(loop)
+            for region in script.readings.waits.code_of_pass(loop.node)
             for each in _lines_of(script, region.body, loop)
         ]
         yield from (each for each in found if not _logs_inside(script, each, found))
@@ -59,15 +70,14 @@ def _lines(script: Script) -> Iterator[LogLine]:
 def _lines_of(script: Script, body: cst.CSTNode, loop: Loop) -> Iterator[LogLine]:
     """Yield the lines of a loop, or of a function that it calls, that log a tensor's value."""
     for line in script.tree.within(body, cst.Expr):
-        if not isinstance(line.value, cst.Call) or not logs(script, line.value, loop.role):
+        told = told_by(script, line.value, loop.role) if isinstance(line.value, cst.Call) else ()
+        if not told or not _runs_each_pass(script, line, loop):
             continue
-        if not _runs_each_pass(script, line, loop):
-            continue
-        value = shown(script, line.value, loop)
+        value = shown(script, told, loop)
         if value is None or _reports_episode(script, line, loop):
             continue
         if not _is_past_bound(script, line, value):
-            yield LogLine(line, line.value, loop, value)
+            yield LogLine(line, cst.ensure_type(line.value, cst.Call), loop, value)
 
 
 def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
@@ -77,11 +87,8 @@ def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
         return False
     function = script.scopes.function(line)
     if function is not None and not script.tree.inside(line, loop.node):
-        return nearest is None and script.loops.frequency(line, function) is Frequency.EVERY_PASS
-    if nearest is not loop:
-        return False
-    every = script.loops.frequency(line) is Frequency.EVERY_PASS
-    return every or script.loops.frequencies.of_one_process(line, loop.node)
+        return nearest is None and script.loops.frequencies.each_pass(line, function)
+    return nearest is loop and script.loops.frequencies.each_pass(line, loop.node)
 
 
 def _is_past_bound(script: Script, line: cst.Expr, value: Shown) -> bool:
@@ -104,7 +111,7 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
     if _keeps(script, callee, logged.loop):
         return True
     calls = script.tree.within(callee.body, cst.Call)
-    inner = [each for each in calls if logs(script, each, logged.loop.role)]
+    inner = [each for each in calls if told_by(script, each, logged.loop.role)]
     return bool(inner) and all(
         script.loops.frequency(each, callee) is Frequency.RARE for each in inner
     )
@@ -126,18 +133,25 @@ def _reports_episode(script: Script, line: cst.Expr, loop: Loop) -> bool:
     return tested and script.loops.environments.are_stepped_in(loop.node)
 
 
-def logs(script: Script, call: cst.Call, role: Role) -> bool:
-    """Return whether a call shows or records its arguments."""
+def told_by(script: Script, call: cst.Call, role: Role) -> Sequence[cst.Arg]:
+    """Return the arguments that a call shows or records, itself or in a function in view."""
+    if _records(script, call, role) or _hands_over_a_read(script, call):
+        return call.args
+    callee = script.functions.callee(call)
+    if callee is None:
+        return ()
+    taken = ((arg, script.functions.taken(call, callee, arg.value)) for arg in call.args)
+    return [arg for arg, to in taken if to is not None and _shows(script, callee, to, role)]
+
+
+def _records(script: Script, call: cst.Call, role: Role) -> bool:
+    """Return whether a call is one of those that show or record their arguments."""
     func = call.func
     if (script.name(func) or script.code(func)) in _FUNCTIONS:
         return True
-    if isinstance(func, cst.Name):
-        return func.value == "progress_bar" or _hands_over_a_read(script, call, func)
     if not isinstance(func, cst.Attribute):
-        return False
+        return isinstance(func, cst.Name) and func.value == "progress_bar"
     said, method = func.value, func.attr.value
-    if _hands_over_a_read(script, call, func.attr):
-        return True
     if method in _METHODS:
         return script.kind(said) not in TENSORS
     said = said.value if isinstance(said, cst.Subscript) else said
@@ -160,8 +174,27 @@ def _is_unseen(script: Script, recorder: cst.BaseExpression) -> bool:
     )
 
 
-def _hands_over_a_read(script: Script, call: cst.Call, called: cst.Name) -> bool:
+def _hands_over_a_read(script: Script, call: cst.Call) -> bool:
     """Return whether a function that is called after logging gets a value that was read."""
-    if script.names.words(called.value)[:1] != ["log"] or called.value == "log":
+    word = word_of(call)
+    if script.names.words(word)[:1] != ["log"] or word == "log":
         return False
     return any(True for _ in script.readings.within(call))
+
+
+def _shows(script: Script, function: cst.FunctionDef, taken: Binding, role: Role) -> bool:
+    """Return whether each call of a function shows or records what it is given, or its entries."""
+    uses = list(script.scopes.uses(taken, function.body))
+    for loop in script.functions.own(function.body, cst.For):
+        if any(script.tree.inside(each, loop.iter) for each in uses):
+            bound = map(script.scopes.stored, script.tree.within(loop.target, cst.Name))
+            uses += [use for each in bound if each for use in script.scopes.uses(each, loop.body)]
+    lines = (
+        line for each in uses if isinstance(line := script.tree.smallest_statement(each), cst.Expr)
+    )
+    return any(
+        isinstance(line.value, cst.Call)
+        and _records(script, line.value, role)
+        and script.loops.frequencies.each_pass(line, function)
+        for line in lines
+    )

@@ -28,7 +28,7 @@ def staying(script: Script, loop: Loop, gone: Collection[cst.CSTNode]) -> list[c
 
 def _waits(script: Script, loop: Loop) -> Iterator[cst.CSTNode]:
     """Yield what waits in each pass of a loop, and what its log lines show."""
-    for region in script.readings.waits.code_of_pass(loop):
+    for region in script.readings.waits.code_of_pass(loop.node):
         for sync in script.readings.syncs.within(region.body):
             if region is loop.node and script.loops.batch_loop(sync.node) is not loop:
                 continue

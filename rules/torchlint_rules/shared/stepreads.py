@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Form, Kept, Kind, Note, Script
+from torchlint.api import Finding, Form, Kept, Kind, Note, Role, Script
 
 _SHARES: Final = "read as well: keep this on the device, too"
 
@@ -16,7 +16,7 @@ def step_reads(script: Script, code: str) -> Iterator[Finding]:
     """Yield a finding for each function of one step that only returns or keeps what it reads."""
     if not script.program.devices.can_use_accelerator:
         return
-    for function, found in script.once(kept_in_steps):
+    for step, found in script.once(kept_in_steps):
         shown = script.tree.brief(found[0].reading.node)
         kept = next((each.target for each in found if each.target is not None), None)
         cure = (
@@ -24,29 +24,32 @@ def step_reads(script: Script, code: str) -> Iterator[Finding]:
             if kept is None
             else f"keep detached tensors in `{script.tree.brief(kept)}`, and read them together"
         )
-        message = f"`{shown}` waits for the device in every `{function.name.value}`: {cure}"
+        message = f"`{shown}` waits for the device in every `{step.name.value}`: {cure}"
         notes = tuple(Note(script.span(each.reading.node), _SHARES) for each in found[1:])
         span = script.span(found[0].reading.node)
         yield Finding(code, span, message, None, notes, impact="medium")
 
 
 def kept_in_steps(script: Script) -> list[tuple[cst.FunctionDef, list[Kept]]]:
-    """Return the functions of one step that read a loss, with what they only return or keep."""
-    return [
-        (function, found)
-        for function in script.tree.all(cst.FunctionDef)
-        if _makes_step(script, function)
-        and (found := _kept(script, function))
-        and any(script.kind(each.reading.tensor) is Kind.LOSS for each in found)
-    ]
+    """Return the functions of one step, with what code of theirs only returns or keeps a loss.
 
-
-def _kept(script: Script, function: cst.FunctionDef) -> list[Kept]:
-    return [
-        each
-        for each in script.readings.waits.of_step(function)
-        if each.reading.form is Form.NUMBER or script.kind(each.reading.tensor) is Kind.LOSS
-    ]
+    That is their own code, or that of one function that they call and no training loop in view.
+    """
+    code_of, told = script.readings.waits.code_of_pass, list[tuple[cst.FunctionDef, list[Kept]]]()
+    seen = {each for loop in script.loops.of(Role.TRAIN_BATCH) for each in code_of(loop.node)}
+    for step in script.tree.all(cst.FunctionDef):
+        for function in code_of(step) if _makes_step(script, step) else ():
+            if function in seen or not isinstance(function, cst.FunctionDef):
+                continue
+            seen.add(function)
+            found = [
+                each
+                for each in script.readings.waits.of_step(function)
+                if each.reading.form is Form.NUMBER or script.kind(each.reading.tensor) is Kind.LOSS
+            ]
+            if any(script.kind(each.reading.tensor) is Kind.LOSS for each in found):
+                told.append((step, found))
+    return told
 
 
 def _makes_step(script: Script, function: cst.FunctionDef) -> bool:

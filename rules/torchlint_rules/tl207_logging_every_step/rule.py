@@ -54,20 +54,21 @@ def _waits(script: Script, lines: Sequence[LogLine]) -> Iterator[list[LogLine]]:
 
 def _shares_wait(script: Script, first: LogLine, second: LogLine) -> bool:
     """Return whether a line of the same loop finds the device idle after another."""
-    if second.loop is not first.loop or script.scopes.home(first.line) is not script.scopes.home(
-        second.line
-    ):
+    if second.loop is not first.loop:
         return False
+    if script.scopes.home(first.line) is not script.scopes.home(second.line):
+        return second.shown.place is first.shown.place
     return not script.readings.works_between(first.line, second.line, first.loop.node)
 
 
 def _place(script: Script, wait: Sequence[LogLine]) -> tuple[cst.CSTNode, tuple[Note, ...]]:
     """Return where a wait is reported, and notes at the other lines that show its value.
 
-    It is reported at the read if several lines show what one reads.
+    It is reported at the read if several lines show what one reads in the file itself.
     """
     place = wait[0].shown.place
-    if len(wait) == 1 or any(script.tree.inside(place, each.line) for each in wait):
+    away = not script.tree.is_own(place)
+    if len(wait) == 1 or away or any(script.tree.inside(place, each.line) for each in wait):
         notes = (Note(script.span(each.line), "shown here as well") for each in wait[1:])
         return wait[0].line, tuple(notes)
     return place, tuple(Note(script.span(each.line), "shown here") for each in wait)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final
@@ -233,6 +233,12 @@ class Frequencies(LoopAnalysis):
         ends = isinstance(last_line(outer.body), (cst.Break, cst.Return))
         return ends and not any(True for _ in self.tree.within(outer.body, cst.Continue))
 
+    def each_pass(self, node: cst.CSTNode, region: LoopNode | cst.FunctionDef) -> bool:
+        """Return whether one process at least runs a node in every pass of a loop, or function."""
+        is_function = isinstance(region, cst.FunctionDef)
+        found = self.below(node, region) if is_function else self.frequency(node)
+        return found is Frequency.EVERY_PASS or self.of_one_process(node, region)
+
     def of_one_process(self, node: cst.CSTNode, outer: cst.CSTNode) -> bool:
         """Return whether only a test of the process rank keeps a node out of some passes."""
         ranked = False
@@ -251,6 +257,7 @@ class Frequencies(LoopAnalysis):
 
     def _asks_rank(self, test: cst.BaseExpression) -> bool:
         """Return whether a test checks the rank and no other rare condition."""
+        is_named = isinstance(test, cst.Name) and _RANKS.fullmatch(test.value) is not None
         test = self._assigned(test)
         if isinstance(test, cst.BooleanOperation):
             sides = [side for side in (test.left, test.right) if self.rare(side)]
@@ -258,7 +265,7 @@ class Frequencies(LoopAnalysis):
         if any(True for _ in self.tree.within(test, cst.BinaryOperation)):
             return False
         rare = [name for name in self._identifiers(test) if _RARE.fullmatch(name)]
-        return bool(rare) and all(map(_RANKS.fullmatch, rare))
+        return is_named or (bool(rare) and all(map(_RANKS.fullmatch, rare)))
 
     # -- guards ---------------------------------------------------------------
 
@@ -267,7 +274,7 @@ class Frequencies(LoopAnalysis):
         in_body = child is guard.body
         if not self.rare(guard.test, wanted=in_body):
             return False
-        return not in_body or not (self._steps(guard) or self._asks_for_step(guard))
+        return not in_body or not (self._steps((guard.body,)) or self._asks_for_step(guard))
 
     def _asks_for_step(self, guard: cst.If) -> bool:
         """Return whether a test is that of an optimizer step, which stands elsewhere in its block.
@@ -283,7 +290,9 @@ class Frequencies(LoopAnalysis):
         others = block.body if isinstance(block, cst.IndentedBlock) else ()
         text = self.tree.code(guard.test)
         return any(
-            isinstance(other, cst.If) and self.tree.code(other.test) == text and self._steps(other)
+            isinstance(other, cst.If)
+            and self.tree.code(other.test) == text
+            and self._steps((other.body,))
             for other in others
             if other is not guard
         )
@@ -292,11 +301,15 @@ class Frequencies(LoopAnalysis):
         """Return the test that a name holds, or the test itself."""
         return self.scopes.only(test).assigned or test
 
-    def _steps(self, guard: cst.If) -> bool:
-        """Return whether a test only gathers the passes of one optimizer step."""
-        return self.loops.makes_step(guard) or any(
-            method_of(call) == "step" and self.loops.is_step(call)
-            for call in self.tree.within(guard.body, cst.Call)
+    def _steps(self, code: Iterable[cst.CSTNode]) -> bool:
+        """Return whether code makes an optimizer step, for which passes are only gathered."""
+        return any(
+            self.loops.makes_step(line)
+            or any(
+                method_of(call) == "step" and self.loops.is_step(call)
+                for call in self.tree.within(line, cst.Call)
+            )
+            for line in code
         )
 
     def rare(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
@@ -485,7 +498,10 @@ class Frequencies(LoopAnalysis):
             return True
         place = self.tree.order(child)
         return any(
-            self.tree.order(line) < place and self.rare(line.test, wanted=False) for line in skips
+            self.tree.order(line) < place
+            and self.rare(line.test, wanted=False)
+            and not self._steps(block.body[block.body.index(line) + 1 :])
+            for line in skips
         )
 
     @cached_method

@@ -254,11 +254,11 @@ class Loops(ValueAnalysis):
             map(self.is_step, self.functions.own(node.body, cst.Call))
         )
 
-    def makes_step(self, guard: cst.If) -> bool:
-        """Return whether the body of an `if` calls a function that makes one training step."""
+    def makes_step(self, region: cst.CSTNode) -> bool:
+        """Return whether code calls a function that makes one training step."""
         return self._any_steps and any(
             self._region_trains(callee.body, None, True, {callee}, CALLED)
-            for call in self.functions.own(guard.body, cst.Call)
+            for call in self.functions.own(region, cst.Call)
             if (callee := self.functions.callee(call)) is not None
         )
 

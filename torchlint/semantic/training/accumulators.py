@@ -150,15 +150,10 @@ class Accumulators(LoopAnalysis):
         if parts is None:
             return None
         loop = self.frequencies.loops.batch_loop(node)
-        if loop is None or not self._each_pass(node, loop):
+        if loop is None or not self.frequencies.each_pass(node, loop.node):
             return None
         adding, target, values = parts
         return Accumulation(node, adding, target, values, loop)
-
-    def _each_pass(self, node: cst.CSTNode, loop: Loop) -> bool:
-        """Return whether one process at least runs a node in every pass."""
-        every = self.frequencies.frequency(node) is Frequency.EVERY_PASS
-        return every or self.frequencies.of_one_process(node, loop.node)
 
     # -- uses in the same pass ------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.scope.scopes import dotted
-from torchlint.semantic.syntax.methods import container_of
+from torchlint.semantic.syntax.methods import container_of, index_of
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
@@ -208,6 +208,26 @@ class Additions(ValueAnalysis):
         return isinstance(holder, cst.ComparisonTarget) and isinstance(
             holder.operator, (cst.In, cst.NotIn)
         )
+
+
+def has_fixed_keys(entry: cst.Subscript | cst.Call) -> bool:
+    """Return whether an entry, or those that `update` sets, are the same in every pass."""
+    if isinstance(entry, cst.Subscript):
+        return isinstance(taken_part(entry), str)
+    made = [each.value for each in entry.args if each.keyword is None]
+    return all(
+        isinstance(each, cst.Dict)
+        and all(isinstance(getattr(one, "key", None), cst.SimpleString) for one in each.elements)
+        for each in made
+    )
+
+
+def taken_part(item: cst.BaseExpression) -> int | str | None:
+    """Return the part that a subscript takes, None if that depends on values."""
+    key = index_of(item)
+    if isinstance(key, cst.Integer):
+        return int(key.value, 0)
+    return key.value if isinstance(key, cst.SimpleString) else None
 
 
 def _operands(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

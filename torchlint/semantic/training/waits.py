@@ -11,10 +11,11 @@ import libcst as cst
 from torchlint.caching import cached_method
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop
-from torchlint.semantic.scope.limits import CALLED
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import container_of, index_of, receiver_of, word_of
+from torchlint.semantic.syntax.methods import container_of, receiver_of, word_of
 from torchlint.semantic.training.accumulators import Accumulators
+from torchlint.semantic.training.additions import has_fixed_keys, taken_part
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
 from torchlint.semantic.training.conditions import Conditions
 from torchlint.semantic.training.readings import Form, Reading, Readings, Region
@@ -84,10 +85,12 @@ _PACKS: Final = (
     cst.BinaryOperation, cst.UnaryOperation, cst.BooleanOperation, cst.Comparison,
     cst.ComparisonTarget, cst.FormattedString, cst.FormattedStringExpression,
     cst.ConcatenatedString, cst.SimpleStatementLine, cst.StarredElement, cst.SubscriptElement,
+    cst.StarredDictElement,
 )  # fmt: skip
-_CARRIERS: Final = (cst.Element, cst.Arg, cst.Dict)
+_CARRIERS: Final = (cst.Element, cst.Arg, cst.Dict, cst.StarredDictElement)
 """What a value is still a part of where it stands inside."""
 _Entry = cst.Subscript | cst.Call | None
+_MADE: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
 _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.LOOP)
 
 
@@ -113,7 +116,7 @@ class Waits(ValueAnalysis):
 
     def of(self, loop: Loop) -> Iterator[Wait]:
         """Yield the readings in a batch loop whose host sync no pass needs."""
-        for region, calls in self._regions(loop):
+        for region, calls in self._regions(loop.node):
             found = self._unneeded(region, calls)
             aside = [node for one, end in found for node in (one.node, *end.statements)]
             for reading, destination in found:
@@ -123,15 +126,10 @@ class Waits(ValueAnalysis):
     def of_step(self, function: cst.FunctionDef) -> Iterator[Kept]:
         """Yield the readings that a function makes only to keep or return the value."""
         calls = self.functions.callers(function)
-        found = [
-            (reading, end)
-            for reading in self.readings.within(function.body)
-            if not self._is_rare(reading.node, function)
-            and (end := self._destination(reading.node, function, _WHOLE, frozenset())) is not None
-        ]
+        found = list(self._destinations(function))
         aside = [node for one, end in found for node in (one.node, *end.statements)]
         for reading, end in found:
-            last = self._handed_back(end, (function,), calls) if calls else end
+            last = self._handed_back(end, calls) if calls else end
             if last is not None and (last.returned or End.KEPT in last.ends):
                 if not self.readings.needed_in(function, reading, aside):
                     yield Kept(reading, bool(end.returned), last.target)
@@ -153,45 +151,51 @@ class Waits(ValueAnalysis):
     ) -> Iterator[tuple[Reading, _Destination]]:
         if calls and all(self.values.placement.hands_over(each, [region]) for each in calls):
             return
-        for reading in self.readings.within(region.body):
-            if self._is_rare(reading.node, region):
-                continue
-            inside = self._destination(reading.node, region, _WHOLE, frozenset())
-            destination = inside and self._handed_back(inside, (region,), calls)
-            if inside is None or destination is None or not destination.ends:
+        for reading, inside in self._destinations(region):
+            destination = self._handed_back(inside, calls)
+            if destination is None or destination.returned or not destination.ends:
                 continue
             if isinstance(region, cst.FunctionDef) and destination.ends == {End.LAST}:
                 # callers that pass over a value say nothing of those that need it
-                if self._handed_back(inside, (region,), self.functions.callers(region)) is None:
+                if self._handed_back(inside, self.functions.callers(region)) is None:
                     continue
             if End.BACK not in destination.ends or (
                 reading.form is Form.NUMBER and End.KEPT not in destination.ends
             ):
                 yield reading, destination
 
-    def code_of_pass(self, loop: Loop) -> Iterator[Region]:
-        """Yield a batch loop, then the functions of the file that every pass of it calls."""
-        return (region for region, _ in self._regions(loop))
+    def _destinations(self, region: Region) -> Iterator[tuple[Reading, _Destination]]:
+        """Yield the readings of each run of a region, with where it is known to take them."""
+        for reading in self.readings.within(region.body):
+            if not self._is_rare(reading.node, region):
+                end = self._destination(reading.node, region, _WHOLE, frozenset())
+                if end is not None:
+                    yield reading, end
+
+    def code_of_pass(self, root: Region) -> Iterator[Region]:
+        """Yield a batch loop, or the function of a step, then all functions that each run calls."""
+        return (region for region, _ in self._regions(root))
 
     # -- code that a pass runs -----------------------------------------------------
 
-    def _regions(self, loop: Loop) -> Iterator[tuple[Region, tuple[cst.Call, ...]]]:
-        """Yield the loop and the functions that its passes call, each with those calls."""
-        yield loop.node, ()
-        edge: list[Region] = [loop.node]
-        seen: set[int] = set()
-        for _ in range(CALLED):
-            called: dict[int, tuple[cst.FunctionDef, list[cst.Call]]] = {}
-            for region in edge:
-                for call in self.functions.own(region.body, cst.Call):
-                    for callee in self.functions.callees(call):
-                        if id(callee) not in seen and not self._is_rare(call, region):
-                            called.setdefault(id(callee), (callee, []))[1].append(call)
-            seen |= called.keys()
-            edge = [callee for callee, _ in called.values()]
-            for callee, calls in called.values():
-                if self._returns_as_written(callee):
-                    yield callee, tuple(calls)
+    def _regions(self, root: Region) -> Iterator[tuple[Region, tuple[cst.Call, ...]]]:
+        """Yield a loop or a function, and the functions that each run of it calls.
+
+        However many calls lead there; each comes with those calls.
+        """
+        yield root, ()
+        called: dict[cst.FunctionDef, list[cst.Call]] = {}
+        edge: list[Region] = [root]
+        for region in edge:
+            for call in self.functions.own(region.body, cst.Call):
+                for callee in self.functions.callees(call):
+                    if callee is not root and not self._is_rare(call, region):
+                        if callee not in called:
+                            edge.append(callee)
+                        called.setdefault(callee, []).append(call)
+        for callee, calls in called.items():
+            if self._returns_as_written(callee):
+                yield callee, tuple(calls)
 
     def _returns_as_written(self, function: cst.FunctionDef) -> bool:
         """Return whether callers get what a function returns: no generator or decorator."""
@@ -202,38 +206,33 @@ class Waits(ValueAnalysis):
     def _is_rare(self, node: cst.CSTNode, region: Region) -> bool:
         """Return whether a node does not run in every pass, or is in an inner batch loop."""
         nearest = self.frequencies.loops.batch_loop(node)
-        if isinstance(region, cst.FunctionDef):
-            apart, found = nearest is not None, self.frequencies.below(node, region)
-        else:
-            apart = nearest is None or nearest.node is not region
-            found = self.frequencies.frequency(node)
-        every = found is Frequency.EVERY_PASS or self.frequencies.of_one_process(node, region)
-        return apart or not every
-
-    def _home(self, node: cst.CSTNode) -> Region | None:
-        """Return the innermost batch loop around a call, else its function."""
-        loop = self.frequencies.loops.batch_loop(node)
-        return loop.node if loop is not None else self.scopes.function(node)
+        own = None if isinstance(region, cst.FunctionDef) else region
+        return own is not (nearest and nearest.node) or not self.frequencies.each_pass(node, region)
 
     def _handed_back(
-        self, destination: _Destination, path: tuple[Region, ...], calls: tuple[cst.Call, ...]
+        self, destination: _Destination, calls: tuple[cst.Call, ...]
     ) -> _Destination | None:
-        """Return where values go that the functions of a path return to calls of the last one."""
-        if not destination.returned:
-            return destination
+        """Return where values go that a function returns to calls, and those to their callers."""
         found = destination._replace(returned=frozenset())
         for call in calls:
-            home = self._home(call)
-            if home is None or home in path or len(path) > CALLED:
-                return None
             for part in destination.returned:
-                outer = self._destination(call, home, part, frozenset(map(id, path)))
-                if outer is not None and outer.returned and isinstance(home, cst.FunctionDef):
-                    outer = self._handed_back(outer, (*path, home), self.functions.callers(home))
-                if outer is None or outer.returned:
+                outer = self._of_result((call, part))
+                if outer is None:
                     return None
                 found = _joined(found, outer)
         return found
+
+    @memoized(None)
+    def _of_result(self, asked: tuple[cst.Call, _Part]) -> _Destination | None:
+        """Return where what a call gives, or a part of it, goes."""
+        call, part = asked
+        loop = self.frequencies.loops.batch_loop(call)
+        home = loop.node if loop is not None else self.scopes.function(call)
+        found = None if home is None else self._destination(call, home, part, frozenset())
+        if found is None or not found.returned:
+            return found
+        calls = self.functions.callers(home) if isinstance(home, cst.FunctionDef) else ()
+        return self._handed_back(found, calls) if calls else found
 
     # -- destinations of a value ----------------------------------------------
 
@@ -280,7 +279,7 @@ class Waits(ValueAnalysis):
                     return (
                         self._added(line, region, trail) if self._adds(line, line.value) else None
                     )
-                if _WHOLE != part != _taken(outer) is not None:
+                if _WHOLE != part != taken_part(outer) is not None:
                     return _NOTHING
             elif isinstance(outer, cst.IfExp):
                 if child is outer.test:
@@ -356,7 +355,7 @@ class Waits(ValueAnalysis):
         target = line.target if isinstance(line, cst.AnnAssign) else line.targets[0].target
         if isinstance(line, cst.Assign) and len(line.targets) != 1:
             return None
-        if isinstance(target, cst.Attribute) and self._only_sets(target.value, region):
+        if isinstance(target, cst.Attribute) and self._only_sets(target, region):
             return _LAST._replace(target=target, statements=(line,))
         if isinstance(target, cst.Subscript) and isinstance(region, cst.FunctionDef):
             held = container_of(target)
@@ -365,19 +364,27 @@ class Waits(ValueAnalysis):
         names = self._entry(target) or self._targets(target, part)
         entry = target if isinstance(target, cst.Subscript) else None
         if not isinstance(target, cst.Name):
-            key = _taken(target) if entry is not None else None
+            key = taken_part(target) if entry is not None else None
             part = key if isinstance(key, str) else _WHOLE
         destination = self._destination_of_names(names, region, trail, entry, part)
         return destination and destination._replace(statements=(line, *destination.statements))
 
-    def _only_sets(self, owner: cst.BaseExpression, region: Region) -> bool:
-        """Return whether a loop has no use for an object but to set its attributes."""
-        if not isinstance(owner, cst.Name) or isinstance(region, cst.FunctionDef):
+    def _only_sets(self, target: cst.Attribute, region: Region) -> bool:
+        """Return whether no pass reads an attribute that a loop, or a method of a pass, sets."""
+        owner, word = target.value, target.attr.value
+        if not isinstance(owner, cst.Name):
             return False
-        return all(
-            isinstance(part := self.tree.parent(use), cst.Attribute)
-            and isinstance(self.tree.parent(part), cst.AssignTarget)
-            for use in self.tree.among(self.tree.spelled(owner.value), region.body)
+        if not isinstance(region, cst.FunctionDef):
+            return all(
+                isinstance(part := self.tree.parent(use), cst.Attribute)
+                and isinstance(self.tree.parent(part), cst.AssignTarget)
+                for use in self.tree.among(self.tree.spelled(owner.value), region.body)
+            )
+        return self.functions.is_self(owner) and not any(
+            self.frequencies.frequency(each) is Frequency.EVERY_PASS
+            or getattr(self.scopes.function(each), "decorators", ())
+            for each in self.functions.attributes(word)
+            if self.scopes.reads(each)
         )
 
     def _targets(self, target: cst.BaseExpression, part: _Part) -> list[Binding]:
@@ -423,7 +430,7 @@ class Waits(ValueAnalysis):
                 return None
             if outside and entry is not None:
                 # code after a loop finds the last value, or those of all keys
-                fixed = _has_fixed_keys(entry)
+                fixed = has_fixed_keys(entry)
                 target = entry if isinstance(entry, cst.Subscript) else receiver_of(entry)
                 found = _joined(found, _LAST if fixed else _KEPT._replace(target=target))
             uses = [
@@ -431,6 +438,7 @@ class Waits(ValueAnalysis):
                 for use in self.scopes.uses(binding, region)
                 if not (self._fills(use) or self._asks_for_presence(use))
                 and not self.readings.asks_form(use)
+                and not (entry and self._is_over(use, entry, binding))
             ]
             for use in uses:
                 destination: _Destination | None = _KEPT._replace(target=use)
@@ -443,6 +451,14 @@ class Waits(ValueAnalysis):
             if not uses:
                 found = _joined(found, _LAST)
         return found if found.ends or found.returned else _LAST
+
+    def _is_over(self, use: cst.Name, entry: cst.CSTNode, binding: Binding) -> bool:
+        """Return whether a use of a dictionary is over when an entry is set, in no common loop."""
+        return self.tree.order(use) < self.tree.order(entry) and not any(
+            self.tree.inside(entry, loop.node.body)
+            and not self.tree.inside(binding.node, loop.node.body)
+            for loop in self.frequencies.loops.around(use)
+        )
 
     def _is_own(self, binding: Binding) -> bool:
         """Return whether a binding makes a dictionary that no other function uses."""
@@ -521,8 +537,7 @@ class Waits(ValueAnalysis):
             return kept if unread else None
         bindings = list(self.scopes.reaching(target))
         if not all(
-            each.how in (*_BOUND, How.AUGMENTED) and self.tree.inside(each.node, region.body)
-            for each in bindings
+            each.how in _MADE and self.tree.inside(each.node, region.body) for each in bindings
         ):
             return kept if isinstance(region, cst.FunctionDef) else None
         found = kept._replace(ends=frozenset())
@@ -556,26 +571,6 @@ class Waits(ValueAnalysis):
             or any(map(self.accumulators.additions.parts, self.tree.ancestors(each)))
             for each in self.tree.within(region.body, cst.Attribute)
         )
-
-
-def _has_fixed_keys(entry: cst.Subscript | cst.Call) -> bool:
-    """Return whether an entry, or those that `update` sets, are the same in every pass."""
-    if isinstance(entry, cst.Subscript):
-        return isinstance(_taken(entry), str)
-    made = [each.value for each in entry.args if each.keyword is None]
-    return all(
-        isinstance(each, cst.Dict)
-        and all(isinstance(getattr(one, "key", None), cst.SimpleString) for one in each.elements)
-        for each in made
-    )
-
-
-def _taken(item: cst.BaseExpression) -> _Part | None:
-    """Return the part that a subscript takes, None if that depends on values."""
-    key = index_of(item)
-    if isinstance(key, cst.Integer):
-        return int(key.value, 0)
-    return key.value if isinstance(key, cst.SimpleString) else None
 
 
 def _drawn(loop: cst.For) -> cst.BaseAssignTargetExpression:
