@@ -17,7 +17,10 @@ Lines = Callable[[str, int, int], str]
 """A function that returns the lines of a file from a first to a last row."""
 
 MOST_CHARACTERS: Final = 16_000
-"""The characters of all excerpts of a view."""
+"""The characters of all excerpts of a view, of bases and of others."""
+_LEAST: Final = 6_000
+_TIMES_OWN: Final = 4
+"""A view of a short file has `_LEAST` characters, and so many more for each of the file's own."""
 
 _LONG_CALLER: Final = 8_000
 _LONG_CLASS: Final = 12_000
@@ -106,7 +109,9 @@ class _Selection:
         self.taken: dict[Place, Definition] = {}
         self.heads: set[Place] = set()
         """The import statements that the taken definitions need."""
-        self._room = self._room_of_bases = MOST_CHARACTERS
+        size = sum(each.size for each in own.definitions if each.kind is not Kind.IMPORT)
+        self._room = min(MOST_CHARACTERS, _LEAST + _TIMES_OWN * size)
+        self._room_of_bases = MOST_CHARACTERS
         self._room_of_long = _LONGEST_CALLER
         self.callers: set[Place] = set()
         """The definitions of other modules that use those of the file, directly or not."""
@@ -150,12 +155,13 @@ class _Selection:
     def add_callers(self) -> None:
         """Take the definitions that use those of the file, and those that use these.
 
-        What top-level code binds is followed inside its own module (`net = Net()`, then `net(x)`),
-        and into others if it is a table.
+        What handles no tensors has nothing to learn from its users. What top-level code binds is
+        followed inside its own module (`net = Net()`, then `net(x)`), and into others if it is a
+        table.
         """
         wanted: dict[Symbol, int] = {}
         for each in self.own.definitions:
-            for name in _given(each):
+            for name in _given(each) if each.handles or each.trains else ():
                 wanted.setdefault(Symbol(self.path, name), _lateness(each))
         seen = set(wanted)
         for turn in sorted(set(wanted.values())):
@@ -448,7 +454,7 @@ class _View:
 
 def _lateness(definition: Definition) -> int:
     """Return how late the users of a definition are asked for, from 0."""
-    return (definition.kind not in _CALLABLE) + (not definition.handles)
+    return int(definition.kind not in _CALLABLE)
 
 
 def _given(definition: Definition) -> tuple[str, ...]:
