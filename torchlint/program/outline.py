@@ -57,11 +57,6 @@ class Import(NamedTuple):
         start = "." * self.level + self.module
         return f"{start}{'' if start.endswith('.') else '.'}{self.name}"
 
-    @property
-    def is_of_torch(self) -> bool:
-        """Whether the import takes something from PyTorch."""
-        return not self.level and self.module.partition(".")[0] == "torch"
-
 
 class Star(NamedTuple):
     """A star import at the top level."""
@@ -223,7 +218,6 @@ class _Reader:
         imports = tuple(dict.fromkeys(_entries(chain.from_iterable(here))))
         stars = tuple(dict.fromkeys(_stars(chain.from_iterable(here))))
         imported = {entry.bound for entry in chain(imports, *inside)}
-        of_torch = {entry.bound for entry in chain(imports, *inside) if entry.is_of_torch}
         known = imported.union(*bound)
         definitions: list[Definition] = []
         for each, binds, nested, outer in zip(lines, bound, inside, here, strict=True):
@@ -247,7 +241,7 @@ class _Reader:
                     tuple(sorted(chains)),
                     nested,
                     _trains(each.text) or _STEPS.search(each.text) is not None,
-                    not of_torch.isdisjoint(words) or _HANDLES.search(each.text) is not None,
+                    _HANDLES.search(each.text) is not None,
                     each.docs,
                     any(getattr(node, "decorator_list", ()) for node in each.nodes),
                     _lookups(each.text),

@@ -155,13 +155,12 @@ class _Selection:
     def add_callers(self) -> None:
         """Take the definitions that use those of the file, and those that use these.
 
-        What handles no tensors has nothing to learn from its users. What top-level code binds is
-        followed inside its own module (`net = Net()`, then `net(x)`), and into others if it is a
-        table.
+        What top-level code binds is followed inside its own module (`net = Net()`, then `net(x)`),
+        and into others if it is a table.
         """
         wanted: dict[Symbol, int] = {}
         for each in self.own.definitions:
-            for name in _given(each) if each.handles or each.trains else ():
+            for name in _given(each):
                 wanted.setdefault(Symbol(self.path, name), _lateness(each))
         seen = set(wanted)
         for turn in sorted(set(wanted.values())):
@@ -454,7 +453,7 @@ class _View:
 
 def _lateness(definition: Definition) -> int:
     """Return how late the users of a definition are asked for, from 0."""
-    return int(definition.kind not in _CALLABLE)
+    return (definition.kind not in _CALLABLE) + (not definition.handles)
 
 
 def _given(definition: Definition) -> tuple[str, ...]:
