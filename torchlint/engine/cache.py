@@ -68,7 +68,7 @@ class Cache:
         if result.is_whole:
             uses = [list(each) for each in result.import_uses]
             about = [result.suppressed, uses, result.linked]
-            self.new[key] = [about, *result.findings]
+            self.new[key] = [about, *map(_plain, result.findings)]
 
     def save(self) -> None:
         """Write the cache if there is anything new; ignore failures."""
@@ -95,21 +95,45 @@ def _uses_now(source: Source, uses: _Uses, used_elsewhere: UsedElsewhere) -> _Us
     return tuple((name, None if answer is None else name in answer) for name, _ in uses)
 
 
+def _plain(finding: Finding) -> list[Any]:
+    fix = finding.fix
+    return [
+        finding.code,
+        finding.span.start,
+        finding.span.end,
+        finding.message,
+        None
+        if fix is None
+        else [
+            fix.title,
+            int(fix.safety),
+            fix.because,
+            [[edit.span.start, edit.span.end, edit.text] for edit in fix.edits],
+        ],
+        [
+            [note.span.start, note.span.end, note.message, note.path, note.row]
+            for note in finding.notes
+        ],
+        finding.impact,
+    ]
+
+
 def _finding(plain: Any) -> Finding:
-    """Return a finding from its fields."""
-    code, span, message, fix, notes, impact = plain
+    code, start, end, message, fix, notes, impact = plain
     return Finding(
-        code,
-        Span(*span),
-        message,
-        None if fix is None else _fix(*fix),
-        tuple(Note(Span(*place), *rest) for place, *rest in notes),
-        impact,
+        code=code,
+        span=Span(start, end),
+        message=message,
+        fix=None if fix is None else _fix(*fix),
+        notes=tuple(
+            Note(Span(first, last), said, path, row) for first, last, said, path, row in notes
+        ),
+        impact=impact,
     )
 
 
-def _fix(title: str, edits: Any, safety: int, because: str) -> Fix:
-    made = tuple(Edit(Span(*span), text) for span, text in edits)
+def _fix(title: str, safety: int, because: str, edits: Any) -> Fix:
+    made = tuple(Edit(Span(start, end), text) for start, end, text in edits)
     return Fix(title, made, Safety(safety), because)
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
 from functools import cache
 from importlib.util import source_hash
 from pathlib import Path
@@ -42,13 +41,7 @@ class Store:
         """Write at most `most` entries, new ones first."""
         rest = (item for item in old.items() if item[0] not in new)
         kept = dict([*new.items(), *rest][:most])
-        text = json.dumps(kept, separators=(",", ":"), default=_fields)
-        keep(self.folder, self.file.name, text.encode())
-
-
-def _fields(value: Any) -> list[Any]:
-    """Return the fields of a finding, of its fix and of a span, in order."""
-    return [getattr(value, each.name) for each in fields(value)]
+        keep(self.folder, self.file.name, json.dumps(kept, separators=(",", ":")).encode())
 
 
 def read_kept(folder: Path, name: str) -> bytes:
