@@ -27,8 +27,6 @@ from torchlint_rules.shared.rebuilding import ways
 _CHANGING: Final = ("set", "update", "reset", "shuffle", "resample", "next", "add", "append")
 _PERSISTENT: Final = "dataloader_persistent_workers"
 _MOST: Final = 1024
-_FEW: Final = 3
-"""The epochs up to which starts of workers take no time beside the rest of a script."""
 _RARE: Final = 500
 """The steps between two evaluations beside which a start of workers takes no time."""
 _PROCESSORS: Final = ("os.cpu_count", "os.process_cpu_count", "multiprocessing.cpu_count")
@@ -174,7 +172,7 @@ def _restarts_same(script: Script, loader: Loader) -> bool:
         loader.argument("persistent_workers").state is State.ABSENT
         and loader.dataset is not None
         and Trait.IN_MEMORY not in loader.traits
-        and bool(loader.repeated(_FEW))
+        and bool(loader.repeated)
         and not _is_changed(script, loader)
         and not loader.takes_one_batch_a_pass
     )

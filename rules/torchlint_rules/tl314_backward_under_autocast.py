@@ -105,6 +105,8 @@ def _moved_out(script: Script, call: cst.Call, block: cst.With) -> Edits | None:
     body = block.body
     if not isinstance(body, cst.IndentedBlock) or not script.edits.stands_alone(block):
         return None
+    if not all(_is_on(script, item.item) for item in block.items):
+        return None
     lines = list(body.body)
     first = next(at for at, line in enumerate(lines) if script.tree.inside(call, line))
     while first and _clears(lines[first - 1]):
@@ -115,7 +117,7 @@ def _moved_out(script: Script, call: cst.Call, block: cst.With) -> Edits | None:
     if not all(script.edits.stands_alone(line) for line in lines):
         return None
     if first == 0:
-        return script.edits.unwrap(block) if len(block.items) == 1 else None
+        return script.edits.unwrap(block)
     return script.edits.dedent(block, moved)
 
 

@@ -17,10 +17,7 @@ Lines = Callable[[str, int, int], str]
 """A function that returns the lines of a file from a first to a last row."""
 
 MOST_CHARACTERS: Final = 16_000
-"""The characters of all excerpts of a view, of bases and of others."""
-_LEAST: Final = 6_000
-_TIMES_OWN: Final = 4
-"""A view of a short file has `_LEAST` characters, and so many more for each of the file's own."""
+"""The characters of all excerpts of a view."""
 
 _LONG_CALLER: Final = 8_000
 _LONG_CLASS: Final = 12_000
@@ -109,9 +106,7 @@ class _Selection:
         self.taken: dict[Place, Definition] = {}
         self.heads: set[Place] = set()
         """The import statements that the taken definitions need."""
-        size = sum(each.size for each in own.definitions if each.kind is not Kind.IMPORT)
-        self._room = min(MOST_CHARACTERS, _LEAST + _TIMES_OWN * size)
-        self._room_of_bases = MOST_CHARACTERS
+        self._room = self._room_of_bases = MOST_CHARACTERS
         self._room_of_long = _LONGEST_CALLER
         self.callers: set[Place] = set()
         """The definitions of other modules that use those of the file, directly or not."""

@@ -50,7 +50,7 @@ class BlockingTransfer(Rule):
             if Held.OTHER in holds:
                 continue
             if due is None:
-                due = unpinned(script)
+                due = [each for each in unpinned(script) if each.given("pin_memory") is None]
             pinned = any(part.loader.may_pin for part in parts)
             if not pinned and not any(part.loader in due for part in parts):
                 continue

@@ -216,12 +216,13 @@ class Loader(CallSite):
 
     # -- repeated passes -------------------------------------------------
 
-    def repeated(self, few: int = 1) -> list[cst.CSTNode]:
-        """Return the places that start a pass over the same loader more than a few times."""
+    @property
+    def repeated(self) -> list[cst.CSTNode]:
+        """The places that start a pass over the same loader again and again."""
         found = [
             place
             for place in (*self.passes, *self.receivers)
-            if self._repeats(place, self._drawn(place), CALLERS, few)
+            if self._repeats(place, self._drawn(place), CALLERS)
         ]
         return [*found, *self._hooks]
 
@@ -241,9 +242,7 @@ class Loader(CallSite):
             given = self._loaders.iteration.iterated(place.item)
         return next((each for each in given if self in self._loaders.made_by(each)), None)
 
-    def _repeats(
-        self, place: cst.CSTNode, drawn: cst.BaseExpression | None, depth: int, few: int
-    ) -> bool:
+    def _repeats(self, place: cst.CSTNode, drawn: cst.BaseExpression | None, depth: int) -> bool:
         loaders = self._loaders
         if isinstance(place, cst.Call) and loaders.lightning.runs_epochs(place):
             return True
@@ -252,12 +251,12 @@ class Loader(CallSite):
             if any(each.is_built_by(loop.node.body) for each in same):
                 return False
             if loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or _goes_around(loop.node):
-                return not loaders.has_few_passes(loop.node, few)
+                return not loaders.runs_once(loop.node)
         function = loaders.scopes.function(place)
         if function is None or not depth or self.is_built_by(function):
             return False
         return any(
-            self._repeats(caller, given, depth - 1, few)
+            self._repeats(caller, given, depth - 1)
             for caller, given in self._handed_over(function, drawn)
         )
 
@@ -456,13 +455,13 @@ class Loaders(LoopAnalysis):
             method_of(call) in TO_HOST for call in self.tree.within(place.body, cst.Call)
         )
 
-    def has_few_passes(self, node: cst.For | cst.While, few: int) -> bool:
-        """Return whether a loop has a few passes unless an option asks for more: `range(1)`."""
+    def runs_once(self, node: cst.For | cst.While) -> bool:
+        """Return whether a loop certainly has one pass: `for epoch in range(1)`."""
         counted = node.iter if isinstance(node, cst.For) else None
         if not isinstance(counted, cst.Call) or len(counted.args) != 1:
             return False
         named = self.names.name(counted.func) == "builtins.range"
-        return named and self.short.is_few(counted.args[0].value, few)
+        return named and self.values.value_of(counted.args[0].value).equals(1)
 
 
 def _goes_around(node: cst.For | cst.While) -> bool:

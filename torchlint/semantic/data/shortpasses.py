@@ -74,12 +74,12 @@ class ShortPasses(LoopAnalysis):
             isinstance(operator, (cst.Equal, cst.GreaterThan, cst.GreaterThanEqual))
             and isinstance(test.left, cst.Name)
             and test.left.value == counter.value
-            and self.is_few(most)
+            and self._is_few(most)
             and isinstance(last_line(line.body), (cst.Break, cst.Return))
         )
 
-    def is_few(self, most: cst.BaseExpression, few: int = _FEW) -> bool:
+    def _is_few(self, most: cst.BaseExpression) -> bool:
         """Return whether a number is small, by what is written or by the default of an option."""
         option = self.options.of(most)
         count = option.default if option is not None else self.values.value_of(most).literal
-        return type(count) is int and count <= few
+        return type(count) is int and count <= _FEW
