@@ -109,7 +109,7 @@ def _repeated(script: Script, sampler: cst.Call) -> tuple[Loader, cst.For | None
     for loader in script.loaders:
         if sampler not in _drawn_by(script, loader):
             continue
-        for place in loader.repeated():
+        for place in loader.repeated:
             if isinstance(place, cst.For) and id(place) in loops:
                 if script.loops.owner(place) in _LEAVING:
                     return loader, place

@@ -186,7 +186,7 @@ def test_passes_over_a_loader(text: str, passes: int, repeated: int) -> None:
     script = _script(text)
     call = _loader(script).node
     assert len(script.loaders.at(call).passes) == passes
-    assert len(script.loaders.at(call).repeated()) == repeated
+    assert len(script.loaders.at(call).repeated) == repeated
 
 
 @pytest.mark.parametrize(

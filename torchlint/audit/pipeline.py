@@ -181,6 +181,6 @@ PIPELINE: Final = by_name(
     no_workers=_NO_WORKERS,
     opencv=lambda survey: survey.script.functions.imports("cv2", "albumentations"),
     tokenizes=lambda survey: survey.word(r"\w*tokeniz\w*"),
-    is_repeated=lambda survey: any(loader.repeated() for loader in survey.loaders),
+    is_repeated=lambda survey: any(loader.repeated for loader in survey.loaders),
     may_pin=lambda survey: survey.script.program.target.device != "mps",
 )
