@@ -7,8 +7,20 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import TENSORS, Cause, Finding, Fix, How, Kind, Rule, Script, receiver_of
+from torchlint.api import (
+    TENSORS,
+    Cause,
+    Finding,
+    Fix,
+    How,
+    Kind,
+    Rule,
+    Script,
+    method_of,
+    receiver_of,
+)
 
+_SHAPES: Final = ("view", "reshape")
 _METHODS: Final = {
     "LongTensor": "long",
     "FloatTensor": "float",
@@ -125,7 +137,13 @@ def _is_item(script: Script, node: cst.BaseExpression) -> bool:
     if binding is None or binding.how is not How.LOOP or binding.value is None:
         return False
     source, path = script.values.iteration.source(binding.value, binding.path)
-    return source is not None and not path and script.kind(source) in TENSORS
+    if source is None or path or script.kind(source) not in TENSORS:
+        return False
+    made = script.values.origins.of(source).values
+    return not any(
+        isinstance(each, cst.Call) and method_of(each) in _SHAPES and len(each.args) > 1
+        for each in made
+    )
 
 
 # -- tables on the host ----------------------------------------------------------------
