@@ -35,7 +35,8 @@ def kept_in_steps(script: Script) -> list[tuple[cst.FunctionDef, list[Kept]]]:
 
     That is their own code, or that of one function that they call and no training loop in view.
     """
-    code_of, told = script.readings.waits.code_of_pass, list[tuple[cst.FunctionDef, list[Kept]]]()
+    code_of = script.readings.waits.code_of_pass
+    told: list[tuple[cst.FunctionDef, list[Kept]]] = []
     seen = {each for loop in script.loops.of(Role.TRAIN_BATCH) for each in code_of(loop.node)}
     for step in script.tree.all(cst.FunctionDef):
         for function in code_of(step) if _makes_step(script, step) else ():

@@ -545,5 +545,6 @@ def _first_of(found: Iterable[Traits]) -> dict[Trait, str]:
     """Return all traits, each with the word that shows it first."""
     joined: dict[Trait, str] = {}
     for traits in found:
-        joined = {**joined, **traits, **joined}
+        for trait, word in traits.items():
+            joined.setdefault(trait, word)
     return joined
