@@ -108,7 +108,7 @@ def _moved_back(script: Script, call: cst.Call) -> cst.Call | None:
 def _indices(script: Script) -> Iterator[_Transfer]:
     """Yield the subscripts of a tensor on the device by numbers that are on the host."""
     seen: set[tuple[cst.CSTNode, str]] = set()
-    for item in script.tree.all(cst.Subscript):
+    for item in script.tree.own(cst.Subscript):
         given = [each.slice.value for each in item.slice if isinstance(each.slice, cst.Index)]
         made = [each for each in given if _is_on_host(script, each)]
         if made and script.values.placement.may_be_on_device(item.value):

@@ -16,6 +16,7 @@ from torchlint_rules.shared.cuda import (
     is_convolutional,
     makers,
     may_be_cuda,
+    may_hold_place,
     named_convolutional,
     place,
     setting,
@@ -52,7 +53,7 @@ class CudnnAutotunerOff(Rule):
         """Flag a program that trains a convolutional network on images of one size."""
         for written in _misspelt(script):
             yield self._of_misspelt(script, written)
-        if not may_be_cuda(script) or in_environment(script):
+        if not (may_hold_place(script) and may_be_cuda(script)) or in_environment(script):
             return
         if not _convolves(script) or not _has_one_size(script):
             return
@@ -88,10 +89,10 @@ class CudnnAutotunerOff(Rule):
 
 def _misspelt(script: Script) -> list[cst.Attribute]:
     """Return what code turns on in the place of `torch.backends.cudnn.benchmark`."""
-    turned_on = (each for each in script.tree.all(cst.Assign) if script.code(each.value) == "True")
     return [
         target.target
-        for assign in turned_on
+        for assign in script.tree.own(cst.Assign)
+        if isinstance(assign.value, cst.Name) and assign.value.value == "True"
         for target in assign.targets
         if isinstance(target.target, cst.Attribute)
         and target.target.attr.value != "benchmark"

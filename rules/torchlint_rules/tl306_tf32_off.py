@@ -13,6 +13,7 @@ from torchlint_rules.shared.cuda import (
     in_environment,
     makers,
     may_be_cuda,
+    may_hold_place,
     moved_networks,
     named_convolutional,
     place,
@@ -41,7 +42,7 @@ _LINE: Final = '{torch}.set_float32_matmul_precision("high")'
 class Tf32Off(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag a program that trains with matmuls in full float32."""
-        if not may_be_cuda(script):
+        if not (may_hold_place(script) and may_be_cuda(script)):
             return
         if any(each.program.vocabulary.has_lowered(_SET) for each in (script, script.running)):
             return

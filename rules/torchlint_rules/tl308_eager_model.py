@@ -13,6 +13,7 @@ from torchlint_rules.shared.cuda import (
     in_environment,
     makers,
     may_be_cuda,
+    may_hold_place,
     moved_networks,
     place,
     surroundings,
@@ -58,7 +59,9 @@ _BECAUSE: Final = (
 class EagerModel(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every network of a training program that could be compiled and is not."""
-        if not may_be_cuda(script) or in_environment(script) or not trains(script):
+        if not may_hold_place(script) or not may_be_cuda(script):
+            return
+        if in_environment(script) or not trains(script):
             return
         moves = list(moved_networks(script))
         known: set[str] = set()

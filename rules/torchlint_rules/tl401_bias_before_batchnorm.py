@@ -31,8 +31,9 @@ class BiasBeforeBatchNorm(Rule):
         yield from joined(self._of_layers(script), ("layer", "layers"))
 
     def _of_layers(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
-        pairs = [pair for pair in script.modules.layers.pairs() if _cancels(pair)]
-        biased = [pair for pair in pairs if _has_bias(script, pair.layer)]
+        pairs = filter(_cancels, script.modules.layers.pairs())
+        own = [pair for pair in pairs if script.tree.is_own(pair.layer.call)]
+        biased = [pair for pair in own if _has_bias(script, pair.layer)]
         for pair in biased:
             layer = pair.layer
             if script.modules.saved_weights.may_enter(layer.call) or _is_tiny(script, layer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final
@@ -63,11 +64,16 @@ class _Words:
         for word in words:
             found = held.get(word)
             if found is None:
-                where = self._distinct if held and _is_unbroken(word) else self.text
-                found = held[word] = word in where
+                found = held[word] = self._has(word)
             if found:
                 return True
         return False
+
+    def _has(self, word: str) -> bool:
+        """Return whether the text contains a word, as a whole name behind a space."""
+        if word.startswith(" "):
+            return re.search(rf"\b{re.escape(word[1:])}", self.text) is not None
+        return word in (self._distinct if self._held and _is_unbroken(word) else self.text)
 
 
 class _Around:

@@ -8,8 +8,9 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Duty, Edits, Grad, Kind, Move, Role, Script, Step, receiver_of
+from torchlint.api import Duty, Edits, Grad, Kind, Move, Role, Script, Step, method_of, receiver_of
 
+_MOVES: Final = ("cuda", "to")
 _ENVIRONMENTS: Final = frozenset(
     "gym gymnasium procgen pettingzoo dm_control unityagents stable_baselines3 envpool".split()
 )
@@ -216,7 +217,7 @@ def _moves_tensors(script: Script, optimizer: cst.Call) -> bool:
 
 def moved_networks(script: Script) -> Iterator[Move]:
     """Yield the moves of networks to a device."""
-    for site in script.calls.of_methods("cuda", "to"):
+    for site in script.calls.of_methods(*_MOVES):
         call = site.node
         move = script.program.moves.move(call)
         if move is not None and _is_network(script, move.moved, script.tree.parent(call)):
@@ -240,6 +241,19 @@ def place(script: Script) -> cst.CSTNode | None:
     if loop is None:
         return None
     return loop.iter if isinstance(loop, cst.For) else loop.test
+
+
+def may_hold_place(script: Script) -> bool:
+    """Return whether the file itself has a call or a loop that may be the place."""
+    loops, tree = script.loops, script.tree
+    return (
+        any(tree.is_own(guard) for guard in loops.guard.guards())
+        or any(method_of(call) in _MOVES for call in tree.own(cst.Call))
+        or any(
+            loops.loop(node).role is Role.TRAIN_BATCH
+            for node in (*tree.own(cst.For), *tree.own(cst.While))
+        )
+    )
 
 
 def _trained_moves(script: Script) -> list[Move]:

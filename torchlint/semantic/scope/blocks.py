@@ -71,14 +71,16 @@ class Blocks:
             if block in known:
                 break
             inner = block
-        if inner is None:
-            return False
-        owner = self.tree.parent(inner)
-        while isinstance(owner, (cst.Else, cst.If)) and type(self.tree.parent(owner)) is cst.If:
-            owner = self.tree.parent(owner)
-        if type(owner) is not cst.If:
-            return False
-        return any(self.tree.inside(block, owner) for block in around)
+        choice = self._choice(inner) if inner is not None else None
+        return choice is not None and any(self.tree.inside(block, choice) for block in around)
+
+    @cached_method
+    def _choice(self, branch: cst.CSTNode) -> cst.If | None:
+        """Return the first `if` of the chain with a branch, None if it is no branch of one."""
+        owner = self.tree.parent(branch)
+        if type(owner) is cst.Else or type(owner) is cst.If:
+            return self._choice(owner) or (owner if type(owner) is cst.If else None)
+        return None
 
     def _fork(self, binding: Binding, known: set[cst.CSTNode]) -> Fork | None:
         """Return the outermost `if` or `try` that decides whether a binding happens."""

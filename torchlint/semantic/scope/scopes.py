@@ -450,6 +450,7 @@ class Scopes(Blocks):
         reached: list[Binding] = []
         killer: cst.CSTNode | None = None
         settled: Fork | None = None
+        unsettled: set[Fork] = set()
         for index in range(behind - 1, -1, -1):
             binding = bindings[index]
             if self._is_open(binding, place):
@@ -464,10 +465,13 @@ class Scopes(Blocks):
                 killer = binding.node
                 break
             fork = self._fork(binding, known) if settled is None else None
-            if fork is not None:
+            if fork is not None and fork not in unsettled:
                 inner = self.among(bindings, fork, 0, behind)
                 before = (each for each in inner if not self._is_open(each, place))
-                settled = fork if self._binds(fork, self._bound_blocks(before)) else None
+                if self._binds(fork, self._bound_blocks(before)):
+                    settled = fork
+                else:
+                    unsettled.add(fork)
         reached += self._carried(bindings, behind, place, settled or killer)
         return tuple(reached)
 

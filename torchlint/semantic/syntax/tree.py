@@ -254,6 +254,13 @@ class Tree:
             found = self._by_type[kind] = [nodes[at] for at in self._ranks_of_type.get(kind, ())]
         return found
 
+    def own(self, kind: type[NodeT]) -> list[NodeT]:
+        """Return every node of exactly this type in the file itself, in source order."""
+        found = self.all(kind)
+        if not self.texts:
+            return found
+        return found[: bisect_left(self._ranks_of_type.get(kind, ()), self._starts[1])]
+
     def spelled(self, word: str) -> Sequence[cst.Name]:
         """Return every name with this spelling, in source order."""
         return self._spelled.get(word, ())

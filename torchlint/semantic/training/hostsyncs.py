@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
-from functools import cached_property
+from itertools import chain
 from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import operands_of, receiver_of
 from torchlint.semantic.training.readings import Readings
@@ -91,12 +92,14 @@ class HostSyncs(ValueAnalysis):
 
     def within(self, region: cst.CSTNode) -> Iterator[HostSync]:
         """Yield what waits inside a node, however often it runs, in source order."""
-        for node in self.tree.among(self._nodes, region):
-            yield from self._found[node]
+        found = self._found(self.tree.module_of(region))
+        for node in self.tree.among(list(found), region):
+            yield from found[node]
 
     def of(self, *causes: Cause) -> Iterator[HostSync]:
-        """Yield what waits anywhere for one of some causes."""
-        return (each for node in self._nodes for each in self._found[node] if each.cause in causes)
+        """Yield what waits in the file itself for one of some causes."""
+        waits = chain.from_iterable(self._found(self.tree.module).values())
+        return (each for each in waits if each.cause in causes)
 
     def tested(self, test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """Yield the parts of a test for which the host must know a tensor of the device."""
@@ -111,23 +114,22 @@ class HostSyncs(ValueAnalysis):
     def sizes(self, node: cst.CSTNode) -> bool:
         """Return whether a value tells how large a part or a result of its expression is."""
         line = self.tree.smallest_statement(node)
+        found = self._found(self.tree.module_of(node))
         return any(
             each.cause is Cause.SIZED
             for outer in self.tree.ancestors(node)
             if isinstance(outer, cst.BaseExpression) and self.tree.inside(outer, line)
-            for each in self._found.get(outer, ())
+            for each in found.get(outer, ())
         )
 
-    @cached_property
-    def _found(self) -> dict[cst.BaseExpression, list[HostSync]]:
+    @cached_method
+    def _found(self, module: cst.Module) -> dict[cst.BaseExpression, list[HostSync]]:
+        """Return what waits in a module, by its nodes, in source order."""
         found: dict[cst.BaseExpression, list[HostSync]] = {}
-        for each in (*self._reads(), *self._tests(), *self._selections(), *self._calls()):
+        parts = (self._reads, self._tests, self._selections, self._calls)
+        for each in chain.from_iterable(part(module) for part in parts):
             found.setdefault(each.node, []).append(each)
-        return found
-
-    @cached_property
-    def _nodes(self) -> Sequence[cst.BaseExpression]:
-        return sorted(self._found, key=self.tree.order)
+        return dict(sorted(found.items(), key=lambda item: self.tree.order(item[0])))
 
     def _counts(self, node: cst.BaseExpression) -> bool:
         """Return whether a number is read from the device, or is a tensor there."""
@@ -143,31 +145,34 @@ class HostSyncs(ValueAnalysis):
 
     # -- reads and tests -----------------------------------------------------------
 
-    def _reads(self) -> Iterator[HostSync]:
-        for reading in self.readings.anywhere():
+    def _reads(self, module: cst.Module) -> Iterator[HostSync]:
+        for reading in self.readings.within(module):
             yield HostSync(reading.node, Cause.READ)
-        for site in self.calls.of_methods("item"):
+        for site in self._in(module, self.calls.of_methods("item")):
             # what nothing in sight shows to be a tensor may be one
             if self.kinds.kind(site.receiver) is Kind.UNKNOWN:
                 yield HostSync(site.node, Cause.READ)
 
-    def _tests(self) -> Iterator[HostSync]:
+    def _in(self, module: cst.Module, sites: Iterable[CallSite]) -> Iterator[CallSite]:
+        return (site for site in sites if self.tree.inside(site.node, module))
+
+    def _tests(self, module: cst.Module) -> Iterator[HostSync]:
         holders: list[Holder] = [
-            *self.tree.all(cst.If),
-            *self.tree.all(cst.While),
-            *self.tree.all(cst.Assert),
-            *self.tree.all(cst.IfExp),
+            *self.tree.within(module, cst.If),
+            *self.tree.within(module, cst.While),
+            *self.tree.within(module, cst.Assert),
+            *self.tree.within(module, cst.IfExp),
         ]
         tests = [each.test for each in holders]
-        tests += (each.left for each in self.tree.all(cst.BooleanOperation))
+        tests += (each.left for each in self.tree.within(module, cst.BooleanOperation))
         parts = dict.fromkeys(part for test in tests for part in self.tested(test))
         yield from (HostSync(part, Cause.TESTED, "test") for part in parts)
 
     # -- subscripts ------------------------------------------------------------------
 
-    def _selections(self) -> Iterator[HostSync]:
+    def _selections(self, module: cst.Module) -> Iterator[HostSync]:
         """Yield the subscripts by a mask, and those whose bounds are tensors."""
-        for item in self.tree.all(cst.Subscript):
+        for item in self.tree.within(module, cst.Subscript):
             indices = [each.slice for each in item.slice]
             if not any(map(self._may_select, indices)):
                 continue
@@ -192,16 +197,17 @@ class HostSyncs(ValueAnalysis):
 
     # -- calls ---------------------------------------------------------------------------
 
-    def _calls(self) -> Iterator[HostSync]:
-        for site in self.calls.of_methods(*_OPERATIONS):
+    def _calls(self, module: cst.Module) -> Iterator[HostSync]:
+        for site in self._in(module, self.calls.of_methods(*_OPERATIONS)):
             if site.name is None and self._waits_as_method(site):
                 yield HostSync(site.node, _OPERATIONS[site.method], site.method)
-        for site in self.calls.of(*_FUNCTIONS):
+        for site in self._in(module, self.calls.of(*_FUNCTIONS)):
             name = site.name or ""
             word = name.rpartition(".")[2]
             if self._waits(site, word):
                 yield HostSync(site.node, _FUNCTIONS[name], word)
-        for site in self.calls.of(*filter(_DISTRIBUTION.fullmatch, self.calls.called)):
+        made = self.calls.of(*filter(_DISTRIBUTION.fullmatch, self.calls.called))
+        for site in self._in(module, made):
             if site.node.args and site.argument("validate_args").state is State.ABSENT:
                 yield HostSync(site.node, Cause.CHECKED, "validate_args")
 

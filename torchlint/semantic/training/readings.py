@@ -89,10 +89,6 @@ class Readings(ValueAnalysis):
         """Yield the readings inside a node, of nested ones only the outermost."""
         return self._among(self.tree.within(region, cst.Call))
 
-    def anywhere(self) -> Iterator[Reading]:
-        """Yield all readings of the file and of what is linked to it."""
-        return self._among(self.tree.all(cst.Call))
-
     def _among(self, calls: Iterable[cst.Call]) -> Iterator[Reading]:
         last = -1
         for call in calls:

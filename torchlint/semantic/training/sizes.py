@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.calls.functions import Definition
 from torchlint.semantic.training.networks import Networks, Root, Roots
 from torchlint.semantic.training.widths import Widths
@@ -162,6 +163,7 @@ class Sizes(ValueAnalysis):
             return True  # a table of classes, not of the words of a text
         return bool(_NORMS.fullmatch(name)) or not self._weights_of(call)
 
+    @cached_method
     def _weights(self, root: Root, *, tables: bool = True) -> int:
         """Return the weights of a network, more than a tiny one has if some are unknown."""
         total = 0 if self._makers(root) else _UNKNOWN
@@ -170,7 +172,8 @@ class Sizes(ValueAnalysis):
                 if isinstance(region, cst.Call) and self._is_filled_elsewhere(call):
                     return _UNKNOWN
                 if tables or self.names.name(call.func) != _TABLE:
-                    total += self._weights_of(call) * self._times(call, region)
+                    if weights := self._weights_of(call):
+                        total += weights * self._times(call, region)
         made = root if total >= _UNKNOWN and isinstance(root, cst.Call) else None
         return _MOST_UPDATED if made is not None and self._is_narrow(made) else total
 
