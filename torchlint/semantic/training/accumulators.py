@@ -182,8 +182,18 @@ class Accumulators(LoopAnalysis):
         """
         return any(
             not self._only_computed(place, loop)
+            and not self._is_added_further(place, loop, node)
             and not self.functions.switches.is_off(place, beside=node)
             for place in self._hot_reads(path, adding, loop)
+        )
+
+    def _is_added_further(self, place: cst.CSTNode, loop: LoopNode, node: cst.CSTNode) -> bool:
+        """Return whether a loop only adds the sum of an inner loop to one that can wait as well."""
+        outer = self.at(self.tree.smallest_statement(place))
+        return (
+            outer is not None
+            and outer.loop.node is loop is not self.loops.innermost(node)
+            and not self.used_each_pass(outer)
         )
 
     @cached_property

@@ -230,12 +230,21 @@ class Kinds(Analysis):
             return False
         reaching = self.scopes.reaching(node)
         return bool(reaching) and all(
-            binding.how is _LOOP
-            and binding.value is not None
-            and (source := self.iteration.source(binding.value, binding.path)[0]) is not None
-            and (self.kind(source) is _LOADER or self._is_entry_of_batch(source, binding))
+            self._is_next(binding)
+            or (
+                binding.how is _LOOP
+                and binding.value is not None
+                and (source := self.iteration.source(binding.value, binding.path)[0]) is not None
+                and (self.kind(source) is _LOADER or self._is_entry_of_batch(source, binding))
+            )
             for binding in reaching
         )
+
+    def _is_next(self, binding: Binding) -> bool:
+        """Return whether a name holds what `next` takes from the batches of a loader."""
+        drawn = binding.value if binding.how in (_ASSIGN, How.UNPACKED) else None
+        is_next = isinstance(drawn, cst.Call) and self.names.name(drawn.func) == "builtins.next"
+        return is_next and drawn is not None and self.loader(drawn) is not None
 
     def _is_entry_of_batch(self, source: cst.BaseExpression, binding: Binding) -> bool:
         """Return whether a loop draws the values of a batch: `for k, v in batch.items():`."""
