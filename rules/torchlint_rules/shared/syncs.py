@@ -193,7 +193,7 @@ def _indirect(script: Script, role: Role) -> Iterator[Wait]:
     for wait in waits:
         if id(wait.reading.node) in elsewhere or script.loops.is_round(wait.loop):
             continue
-        if not is_shown(script, wait.reading):
+        if wait.reading.cast and not is_shown(script, wait.reading):
             continue
         if _is_played(script, wait):
             continue

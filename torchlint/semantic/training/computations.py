@@ -28,7 +28,7 @@ _ASKING: Final = frozenset({f"builtins.{each}" for each in "len type isinstance 
 _PURE_MODULES: Final = (
     "numpy.", "math.", "sklearn.metrics.", "scipy.", "skimage.", "statistics.", "itertools.",
     "collections.", "copy.", "cv2.", "PIL.Image.", "editdistance.", "Levenshtein.", "jiwer.",
-    "nltk.translate.", "sacrebleu.",
+    "nltk.translate.", "sacrebleu.", "munch.", "easydict.", "addict.", "types.SimpleNamespace",
 )  # fmt: skip
 _EFFECTS: Final = (
     "numpy.save", "numpy.random", "numpy.put", "numpy.copyto", "numpy.testing", "scipy.io.",

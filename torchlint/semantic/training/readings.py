@@ -32,7 +32,11 @@ class Form(Enum):
 
 
 _ASKING: Final = frozenset(
-    f"builtins.{each}" for each in "isinstance hasattr type id len callable dir".split()
+    {
+        *(f"builtins.{each}" for each in "isinstance hasattr type id len callable dir".split()),
+        "torch.is_tensor",
+        "torch.is_floating_point",
+    }
 )
 _ABOUT: Final = frozenset("shape dtype device ndim requires_grad size dim numel".split())
 """Functions and attributes that tell what a tensor is, for which nothing waits."""
@@ -163,6 +167,11 @@ class Readings(ValueAnalysis):
                 and binding.value is not None
                 and (self._is_tensor(binding.value) or self._comes_of_tensors(binding.value))
                 for binding in bindings
+            )
+        if isinstance(node, cst.BinaryOperation):
+            return any(
+                self._is_tensor(each) or self._comes_of_tensors(each)
+                for each in (node.left, node.right)
             )
         return isinstance(node, cst.Call) and self._is_made_of_tensors(node)
 

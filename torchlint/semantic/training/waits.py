@@ -149,7 +149,8 @@ class Waits(ValueAnalysis):
     def _find_unneeded(
         self, region: Region, calls: tuple[cst.Call, ...]
     ) -> Iterator[tuple[Reading, _Destination]]:
-        if calls and all(self.values.placement.hands_over(each, [region]) for each in calls):
+        bodies = self.functions.reached(region) if calls else ()
+        if calls and all(self.values.placement.hands_over(each, bodies) for each in calls):
             return
         for reading, inside in self._destinations(region):
             destination = self._handed_back(inside, calls)
@@ -390,7 +391,7 @@ class Waits(ValueAnalysis):
     def _targets(self, target: cst.BaseExpression, part: _Part) -> list[Binding]:
         """Return the bindings of a target; of a tuple, those of one element if known."""
         if isinstance(target, (cst.Tuple, cst.List)):
-            if isinstance(part, str):
+            if isinstance(part, str) or part >= len(target.elements):
                 return []
             if part != _WHOLE and not any(
                 isinstance(each, cst.StarredElement) for each in target.elements
