@@ -78,6 +78,17 @@ def by_next_in_range(net, loader, optimizer, criterion, iterations):
         optimizer.step()
 
 
+def moved_from_next(net, loader, optimizer, criterion):
+    batches = iter(loader)
+    for _ in range(100):  # role: TRAIN_BATCH
+        x, y = next(batches)
+        x, y = x.cuda(), y.cuda()  # kind x: TENSOR
+        a = next(batches)
+        kept = (a.cuda() != -100).sum()  # kind: TENSOR
+        criterion(net(x), y).backward()
+        optimizer.step()
+
+
 def by_next_in_while(net, loader, optimizer, criterion, total_steps):
     data_iter = itertools.cycle(loader)
     step = 0
