@@ -308,3 +308,32 @@ def test_how_often_functions_run_that_all_call_each_other() -> None:
     parts = (f"def part{number}(x):\n    return {calls}\n" for number in range(14))
     script = _script("".join(parts))
     assert script.loops.frequency(script.tree.all(cst.Call)[0]).name == "UNKNOWN"
+
+
+def test_a_name_of_two_definitions_calls_both() -> None:
+    script = _script("""
+        if fast:
+            def load(part): return part
+        else:
+            def load(part): return [part]
+        if compiled:
+            load_all = load
+        def run():
+            return load("train")
+    """)
+    assert _callers(script, "load") == [['load("train")'], ['load("train")']]
+    call = next(each for each in script.tree.all(cst.Call))
+    assert len(script.functions.surely_held(call.func)) == 2
+
+
+def test_a_name_that_may_be_of_another_package_is_not_surely_a_definition() -> None:
+    script = _script("""
+        try:
+            from fast import load
+        except ImportError:
+            def load(part): return [part]
+        load("train")
+    """)
+    assert _callers(script, "load") == [['load("train")']]
+    call = next(each for each in script.tree.all(cst.Call))
+    assert script.functions.surely_held(call.func) == ()

@@ -14,6 +14,7 @@ from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import choices_of, last_word, receiver_of
 
 _GENERAL: Final = ("forward", "__call__", "__init__")
+_DEFINITIONS: Final = (cst.FunctionDef, cst.ClassDef)
 
 
 class Aliases(Part):
@@ -24,7 +25,8 @@ class Aliases(Part):
         owner = self.scopes.class_of(function)
         begins = owner is not None and function.name.value == "__init__"
         wanted = owner if begins and owner is not None else function
-        for word in self._words(wanted.name.value):
+        words = (*self._words(wanted.name.value), *self._branched.get(wanted, ()))
+        for word in words:
             for mention in (*self.tree.spelled(word), *self.functions.attributes(word)):
                 call = self._called(mention)
                 if call is not None and wanted in self.named(call.func):
@@ -60,7 +62,7 @@ class Aliases(Part):
     @memoized(())
     def named(self, node: cst.CSTNode) -> tuple[cst.FunctionDef | cst.ClassDef, ...]:
         """Return the functions and classes in view that a value may be."""
-        found: dict[cst.FunctionDef | cst.ClassDef, None] = {}
+        found = dict.fromkeys(self._defined(node))
         for each in self._sources(node):
             named = self.functions.definition(each)
             if named is not None:
@@ -75,9 +77,34 @@ class Aliases(Part):
         named = self.functions.definition(node)
         if isinstance(named, cst.FunctionDef):
             return (named,)
+        held = [(each,) if type(each) is cst.FunctionDef else () for each in self._defined(node)]
         _, *sources = self._sources(node)
-        found = [self.surely_held(each) for each in sources]
+        if held and len(held) + len(sources) < len(self.scopes.reaching(node)):
+            return ()
+        found = [*held, *(self.surely_held(each) for each in sources)]
         return tuple(dict.fromkeys(each for inner in found for each in inner)) if all(found) else ()
+
+    def _defined(self, node: cst.CSTNode) -> list[cst.FunctionDef | cst.ClassDef]:
+        """Return the definitions of a name that has another binding in another branch."""
+        if type(node) is not cst.Name or node.value not in self._branched_words:
+            return []
+        found = [each.node for each in self.scopes.reaching(node)]
+        return [each for each in found if isinstance(each, _DEFINITIONS) and len(found) > 1]
+
+    @cached_property
+    def _branched_words(self) -> frozenset[str]:
+        return frozenset(word for words in self._branched.values() for word in words)
+
+    @cached_property
+    def _branched(self) -> dict[cst.CSTNode, list[str]]:
+        """The names of definitions that have other bindings, too, by definition."""
+        found: dict[cst.CSTNode, list[str]] = {}
+        for scope in self.scopes.opened():
+            for word, bindings in scope.bindings.items():
+                for each in bindings if len(bindings) > 1 and not scope.is_class else ():
+                    if isinstance(each.node, _DEFINITIONS):
+                        found.setdefault(each.node, []).append(word)
+        return found
 
     def _sources(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """Yield a value itself and the expressions that it may be one of."""
