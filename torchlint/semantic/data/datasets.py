@@ -82,7 +82,7 @@ _COMPOSED: Final = frozenset(
         "Compose Sequential Lambda RandomApply RandomChoice RandomOrder partial ModuleList ToDtype"
     ).split()
 )
-_TENSOR_METHODS: Final = frozenset("nonzero view tolist numpy squeeze reshape flatten".split())
+_TENSOR_METHODS: Final = frozenset("nonzero view tolist numpy astype squeeze reshape flatten".split())
 _DEVICE_KEYWORDS: Final = frozenset("cuda use_cuda gpu use_gpu device".split())
 _INDICES: Final = re.compile(r"(?:\w+_)?(?:idx|idxs|indices|index|ids|nodes)")
 _PLAIN_BASES: Final = frozenset({
@@ -335,7 +335,7 @@ class Datasets(ValueAnalysis):
         found.append(self._of_state(owner, bodies))
         if _ITERABLE in bases:
             found.append(self._of_stream(stream))
-        works = any(each.keys() - {Trait.ONCE, Trait.DECODES} for each in found)
+        works = any(each.keys() - {Trait.ONCE, Trait.DECODES, Trait.RANDOM} for each in found)
         if read is not None and _ITERABLE not in bases and not works:
             found.append(self._of_memory(owner, read))
         if self._few(owner):

@@ -86,7 +86,7 @@ class Items(ValueAnalysis):
         for function in self.tree.all(cst.FunctionDef):
             named = words(function.name.value)
             is_collate = "collate" in named and "test" not in named and self._collates(function)
-            if is_collate and not self._makes_functions(function):
+            if is_collate and not (self._makes_functions(function) or self._serves(function)):
                 yield ItemCode(function, Per.BATCH, self._label(function), None)
 
     def _collates(self, function: cst.FunctionDef) -> bool:
@@ -101,6 +101,14 @@ class Items(ValueAnalysis):
             isinstance(self.functions.definition(value), cst.FunctionDef)
             or isinstance(value, cst.Lambda)
             for value in self.functions.returns(function)
+        )
+
+    def _serves(self, function: cst.FunctionDef) -> bool:
+        """Return whether a generator function makes its batches with another, without a loader."""
+        homes = map(self.scopes.function, self.functions.callers(function))
+        return any(
+            home is not None and self.functions.is_generator(home) and not self.scopes.class_of(home)
+            for home in homes
         )
 
     def _label(self, function: cst.FunctionDef) -> str:

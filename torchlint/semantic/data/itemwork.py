@@ -38,13 +38,15 @@ _CHEAP_CALLS: Final = frozenset({
     "numpy.ascontiguousarray", "torch.clamp", "torch.abs", "numpy.float32", "numpy.int64",
     "torch.reshape", "torch.flatten", "torch.permute", "torch.transpose", "torch.swapaxes",
     "torch.movedim", "numpy.reshape", "numpy.ravel", "numpy.squeeze", "numpy.swapaxes",
-    "numpy.moveaxis",
+    "numpy.moveaxis", "numpy.random.randint", "random.randint", "random.randrange", "random.random",
+    "random.choice", "torch.randint",
 })  # fmt: skip
 _CHEAP_METHODS: Final = frozenset(
     "float long int double half bool copy astype item unsqueeze squeeze view reshape tolist to "
     "permute transpose clip clamp abs clone detach contiguous flatten type items values keys "
     "numpy".split()
 )
+_BLOCKS: Final = (cst.For, cst.While, cst.With)
 _DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
 _SETTINGS: Final = frozenset(
     "self cls args opt opts cfg config conf hparams params options flags settings "
@@ -274,13 +276,7 @@ class ItemWork(ValueAnalysis):
 
         `works` returns whether indexing a value reads a file or does other work.
         """
-        blocks: list[cst.CSTNode] = [
-            *self.tree.within(read, cst.For),
-            *self.tree.within(read, cst.While),
-            *self.tree.within(read, cst.With),
-        ]
-        calls = (c for c in self.functions.own(read, cst.Call) if not self._is_made_once(c, read))
-        if blocks or not all(map(self._cheap, calls)):
+        if not self._is_cheap(read, CALLED):
             return False
         indexed = [
             node.value
@@ -319,8 +315,21 @@ class ItemWork(ValueAnalysis):
             for node in self.functions.own(read, cst.Subscript)
         )
 
-    def _cheap(self, call: cst.Call) -> bool:
+    def _is_cheap(self, body: cst.FunctionDef, depth: int) -> bool:
+        """Return whether a function has no loop, and calls nothing that costs more than a copy."""
+        if any(True for kind in _BLOCKS for _ in self.tree.within(body, kind)):
+            return False
+        return all(
+            self._costs_little(call, depth)
+            for call in self.functions.own(body, cst.Call)
+            if not self._is_made_once(call, body)
+        )
+
+    def _costs_little(self, call: cst.Call, depth: int) -> bool:
         name = self.names.name(call.func)
         if name is not None:
             return name in _CHEAP_CALLS
-        return method_of(call) in _CHEAP_METHODS
+        callee = self.functions.callee(call)
+        if callee is None or not dotted(call.func).startswith("self."):
+            return method_of(call) in _CHEAP_METHODS
+        return depth > 0 and self._is_cheap(callee, depth - 1)
