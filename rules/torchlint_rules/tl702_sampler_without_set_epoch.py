@@ -7,7 +7,18 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Loader, Loop, Role, Rule, Script, State, is_none
+from torchlint.api import (
+    CallSite,
+    Edits,
+    Finding,
+    Fix,
+    Loader,
+    Loop,
+    Role,
+    Rule,
+    Script,
+    is_none,
+)
 
 _SAMPLER: Final = "torch.utils.data.DistributedSampler"
 _BATCHES: Final = "torch.utils.data.BatchSampler"
@@ -20,10 +31,7 @@ class SamplerWithoutSetEpoch(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every shuffling sampler whose loader is used for several epochs of training."""
         for site in script.calls.of(_SAMPLER):
-            shuffles = site.argument("shuffle")
-            if shuffles.state is not State.ABSENT and not shuffles.equals(True):
-                continue
-            if site.has_splat or _is_told(script, site.node):
+            if not _shuffles(script, site) or site.has_splat or _is_told(script, site.node):
                 continue
             batches = _repeated(script, site.node)
             if batches is None:
@@ -31,6 +39,13 @@ class SamplerWithoutSetEpoch(Rule):
             edits = _edits(script, site.node, batches)
             fix = Fix.unsafe("Set its epoch", edits, because=_BECAUSE) if edits else None
             yield Finding(self.code, script.span(site.node), _message(script, site.node), fix)
+
+
+def _shuffles(script: Script, sampler: CallSite) -> bool:
+    """Return whether a sampler shuffles by default, or for some caller in view."""
+    given = sampler.given("shuffle")
+    values = script.values.origins.of(given.value).values if given is not None else ()
+    return given is None or any(script.values.value_of(each).equals(True) for each in values)
 
 
 def _message(script: Script, sampler: cst.Call) -> str:

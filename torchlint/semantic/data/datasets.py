@@ -82,7 +82,9 @@ _COMPOSED: Final = frozenset(
         "Compose Sequential Lambda RandomApply RandomChoice RandomOrder partial ModuleList ToDtype"
     ).split()
 )
-_TENSOR_METHODS: Final = frozenset("nonzero view tolist numpy astype squeeze reshape flatten".split())
+_TENSOR_METHODS: Final = frozenset(
+    "nonzero view tolist numpy astype squeeze reshape flatten".split()
+)
 _DEVICE_KEYWORDS: Final = frozenset("cuda use_cuda gpu use_gpu device".split())
 _INDICES: Final = re.compile(r"(?:\w+_)?(?:idx|idxs|indices|index|ids|nodes)")
 _PLAIN_BASES: Final = frozenset({

@@ -107,7 +107,9 @@ class Items(ValueAnalysis):
         """Return whether a generator function makes its batches with another, without a loader."""
         homes = map(self.scopes.function, self.functions.callers(function))
         return any(
-            home is not None and self.functions.is_generator(home) and not self.scopes.class_of(home)
+            home is not None
+            and self.functions.is_generator(home)
+            and not self.scopes.class_of(home)
             for home in homes
         )
 
