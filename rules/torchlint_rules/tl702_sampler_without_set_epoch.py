@@ -7,18 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import (
-    CallSite,
-    Edits,
-    Finding,
-    Fix,
-    Loader,
-    Loop,
-    Role,
-    Rule,
-    Script,
-    is_none,
-)
+from torchlint.api import Edits, Finding, Fix, Loader, Loop, Role, Rule, Script, is_none
 
 _SAMPLER: Final = "torch.utils.data.DistributedSampler"
 _BATCHES: Final = "torch.utils.data.BatchSampler"
@@ -31,7 +20,9 @@ class SamplerWithoutSetEpoch(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every shuffling sampler whose loader is used for several epochs of training."""
         for site in script.calls.of(_SAMPLER):
-            if not _shuffles(script, site) or site.has_splat or _is_told(script, site.node):
+            if not _shuffles(script, site.given("shuffle")) or site.has_splat:
+                continue
+            if _is_told(script, site.node):
                 continue
             batches = _repeated(script, site.node)
             if batches is None:
@@ -41,11 +32,10 @@ class SamplerWithoutSetEpoch(Rule):
             yield Finding(self.code, script.span(site.node), _message(script, site.node), fix)
 
 
-def _shuffles(script: Script, sampler: CallSite) -> bool:
+def _shuffles(script: Script, asked: cst.Arg | None) -> bool:
     """Return whether a sampler shuffles by default, or for some caller in view."""
-    given = sampler.given("shuffle")
-    values = script.values.origins.of(given.value).values if given is not None else ()
-    return given is None or any(script.values.value_of(each).equals(True) for each in values)
+    values = script.values.origins.of(asked.value).values if asked is not None else ()
+    return asked is None or any(script.values.value_of(each).equals(True) for each in values)
 
 
 def _message(script: Script, sampler: cst.Call) -> str:

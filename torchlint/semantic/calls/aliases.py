@@ -71,29 +71,29 @@ class Aliases(Part):
                 found.update(dict.fromkeys(self.named(each)))
         return tuple(found)
 
-    @memoized(())
     def surely_held(self, node: cst.CSTNode) -> tuple[cst.FunctionDef, ...]:
         """Return the functions in view that calling a value runs, none if it may run another."""
+        found = self.surely_named(node)
+        functions = tuple(each for each in found if isinstance(each, cst.FunctionDef))
+        return functions if len(functions) == len(found) else ()
+
+    @memoized(())
+    def surely_named(self, node: cst.CSTNode) -> tuple[cst.FunctionDef | cst.ClassDef, ...]:
+        """Return the functions and classes in view that a value is one of, none if it may not."""
         named = self.functions.definition(node)
-        if isinstance(named, cst.FunctionDef):
+        if named is not None:
             return (named,)
-        held = [(each,) if type(each) is cst.FunctionDef else () for each in self._defined(node)]
+        defined = [(each,) for each in self._defined(node)]
         _, *sources = self._sources(node)
-        if held and len(held) + len(sources) < len(self.scopes.reaching(node)):
+        if defined and len(defined) + len(sources) < len(self.scopes.reaching(node)):
             return ()
-        found = [*held, *(self.surely_held(each) for each in sources)]
+        found = [*defined, *(self.surely_named(each) for each in sources)]
         return tuple(dict.fromkeys(each for inner in found for each in inner)) if all(found) else ()
 
     def _defined(self, node: cst.CSTNode) -> list[cst.FunctionDef | cst.ClassDef]:
         """Return the definitions of a name that has another binding in another branch."""
-        if type(node) is not cst.Name or node.value not in self._branched_words:
-            return []
         found = [each.node for each in self.scopes.reaching(node)]
         return [each for each in found if isinstance(each, _DEFINITIONS) and len(found) > 1]
-
-    @cached_property
-    def _branched_words(self) -> frozenset[str]:
-        return frozenset(word for words in self._branched.values() for word in words)
 
     @cached_property
     def _branched(self) -> dict[cst.CSTNode, list[str]]:

@@ -190,7 +190,10 @@ class Functions:
         if type(made) is cst.FunctionDef:
             return self._returned_class(made)
         if type(node.func) is cst.Subscript:
-            found = {self._class_of_maker(each) for each in self._makers(node.func)}
+            found = {
+                each if isinstance(each, cst.ClassDef) else self._returned_class(each)
+                for each in self._aliases.surely_named(node.func)
+            }
             return found.pop() if len(found) == 1 else None
         if isinstance(node.func, cst.Attribute) and node.func.attr.value in SAME:
             return self.instance_of(node.func.value)
@@ -206,20 +209,6 @@ class Functions:
         """Return the class of what a function makes and returns."""
         found = {self.instance_of(value) for value in self.returns(function)}
         return found.pop() if len(found) == 1 and not self.is_generator(function) else None
-
-    def _class_of_maker(self, maker: cst.BaseExpression) -> cst.ClassDef | None:
-        made = self.definition(maker)
-        if type(made) is cst.FunctionDef:
-            return self._returned_class(made)
-        return made if type(made) is cst.ClassDef else None
-
-    def _makers(self, entry: cst.Subscript) -> list[cst.BaseExpression]:
-        """Return the classes and functions of a registry: a literal dictionary of them."""
-        held = entry.value
-        linked = self.names.linked(held) if type(held) is cst.Attribute else ()
-        bindings = linked or self.scopes.reaching(held)
-        value = bindings[0].value if len(bindings) == 1 else None
-        return [each.value for each in value.elements] if type(value) is cst.Dict else []
 
     def _own_class(self, name: cst.Name) -> cst.ClassDef | None:
         """Return the class of the instance if a parameter is a method's first, else None."""

@@ -82,9 +82,7 @@ _COMPOSED: Final = frozenset(
         "Compose Sequential Lambda RandomApply RandomChoice RandomOrder partial ModuleList ToDtype"
     ).split()
 )
-_TENSOR_METHODS: Final = frozenset(
-    "nonzero view tolist numpy astype squeeze reshape flatten".split()
-)
+_OF_ARRAYS: Final = frozenset("nonzero view tolist numpy astype squeeze reshape flatten".split())
 _DEVICE_KEYWORDS: Final = frozenset("cuda use_cuda gpu use_gpu device".split())
 _INDICES: Final = re.compile(r"(?:\w+_)?(?:idx|idxs|indices|index|ids|nodes)")
 _PLAIN_BASES: Final = frozenset({
@@ -204,7 +202,7 @@ class Datasets(ValueAnalysis):
 
     def _in_memory_value(self, value: cst.BaseExpression) -> bool:
         if isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
-            if value.func.attr.value in _TENSOR_METHODS and self.names.name(value.func) is None:
+            if value.func.attr.value in _OF_ARRAYS and self.names.name(value.func) is None:
                 return True
         sliced = isinstance(value, cst.Subscript) and isinstance(value.slice[0].slice, cst.Slice)
         if sliced or self._is_arithmetic(value):

@@ -106,12 +106,8 @@ class Items(ValueAnalysis):
     def _serves(self, function: cst.FunctionDef) -> bool:
         """Return whether a generator function makes its batches with another, without a loader."""
         homes = map(self.scopes.function, self.functions.callers(function))
-        return any(
-            home is not None
-            and self.functions.is_generator(home)
-            and not self.scopes.class_of(home)
-            for home in homes
-        )
+        makers = [each for each in homes if each is not None and self.functions.is_generator(each)]
+        return any(self.scopes.class_of(each) is None for each in makers)
 
     def _label(self, function: cst.FunctionDef) -> str:
         owner = self.scopes.scope(function).node
