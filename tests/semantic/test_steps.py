@@ -45,6 +45,26 @@ def test_a_step_is_the_backward_pass_and_what_its_loss_is_made_of() -> None:
     assert script.loops.steps.updates(step)
 
 
+GIVEN = """
+    import torch
+    def update(loss, optimizer):
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    def train(model, loader, optimizer):
+        for x, y in loader:
+            update((model(x) - y).square().mean(), optimizer)
+"""
+
+
+def test_a_function_goes_backward_on_the_loss_of_its_only_caller() -> None:
+    (step,) = _script(GIVEN).loops.steps.all
+    assert len(step.forwards) == 1
+    assert step.lines == ()
+    twice = GIVEN + "            update(model(y).mean(), optimizer)\n"
+    assert _script(twice).loops.steps.all == ()
+
+
 def test_a_second_loss_in_the_loop_is_company() -> None:
     script = _script(STEP + "            model(y).sum().backward()\n")
     assert [script.loops.steps.is_alone(step) for step in script.loops.steps.all] == [False, False]

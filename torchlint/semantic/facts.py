@@ -89,7 +89,8 @@ class LoopFacts(Loops):
         self.repetition = Repetition(self, self.frequencies, self.generation)
         self.each_step = self.repetition.each_step
         """Return whether a node runs in every step of a loop or of a network."""
-        self.steps = Steps(self, self.frequencies)
+        self.lineage = Lineage(self)
+        self.steps = Steps(self, self.frequencies, self.lineage)
         self.gradient_accumulations = GradientAccumulations(self, self.step_functions)
         self.conditions = Conditions(functions)
         self.invariances = Invariances(ItemWork(values), values.writes)
@@ -157,7 +158,7 @@ class ModuleFacts(Networks):
         self.reach = Reach(loops)
         self.making = Making(functions, self, self.reach)
         self.saved_weights = SavedWeights(self.making)
-        self.lineage = Lineage(loops)
+        self.lineage = loops.lineage
         self.widths = Widths(values)
         self.sizes = Sizes(values, self.widths, self)
         self.graphs = Graphs(self, self.sizes, loops, loops.steps)

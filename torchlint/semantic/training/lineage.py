@@ -12,7 +12,7 @@ from torchlint.caching import cached_method
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.scope.libraries import DRAWN, NETWORK_METHODS
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.syntax.methods import last_word, method_of
+from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 
@@ -26,6 +26,7 @@ _CUT_NAMES: Final = frozenset({
 _CUT_PARTS: Final = frozenset("data shape device dtype grad".split())
 _ASKS: Final = frozenset({"requires_grad", "requires_grad_"})
 _LEAVES: Final = frozenset({"torch.nn.Parameter", "torch.autograd.grad"})
+_GROWING: Final = ("append", "extend")
 _DRAWS: Final = DRAWN | {"bernoulli", "multinomial"}
 _TIMES: Final = 400
 """How many expressions are followed at most."""
@@ -125,7 +126,7 @@ class Lineage(LoopAnalysis):
 
     @cached_property
     def _written(self) -> dict[tuple[str, cst.CSTNode], list[cst.BaseExpression]]:
-        """What each function writes into a name: `found[mask] = value`."""
+        """What each function writes into a name: `found[mask] = value`, `found.append(value)`."""
         found: dict[tuple[str, cst.CSTNode], list[cst.BaseExpression]] = {}
         tree = self.scopes.tree
         for line in tree.all(cst.Assign):
@@ -135,6 +136,11 @@ class Lineage(LoopAnalysis):
                     if write is not None and write.node is target:
                         key = name.value, self.scopes.home(name)
                         found.setdefault(key, []).append(line.value)
+        for call in tree.all(cst.Call):
+            grown = receiver_of(call, *_GROWING)
+            if isinstance(grown, cst.Name):
+                given = (arg.value for arg in call.args)
+                found.setdefault((grown.value, self.scopes.home(grown)), []).extend(given)
         return found
 
     @cached_property

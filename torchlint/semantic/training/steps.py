@@ -14,6 +14,7 @@ from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.training.lineage import Lineage
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.losses import sent
@@ -45,9 +46,10 @@ class Steps(LoopAnalysis):
 
     values: ValueFacts
 
-    def __init__(self, loops: Loops, frequencies: Frequencies) -> None:
+    def __init__(self, loops: Loops, frequencies: Frequencies, lineage: Lineage) -> None:
         super().__init__(loops)
         self.frequencies = frequencies
+        self.lineage = lineage
 
     @cached_property
     def all(self) -> tuple[Step, ...]:
@@ -108,6 +110,7 @@ class Steps(LoopAnalysis):
         return (
             isinstance(func, cst.Attribute)
             and func.attr.value in _BACKWARDS
+            and self.functions.callee(call) is None
             and self.loops.is_step(call)
         )
 
@@ -151,7 +154,7 @@ class Steps(LoopAnalysis):
             nodes.append(binding.node)
             if binding.value is not None:
                 parts.append(binding.value)
-        forwards = self._forwards(parts)
+        forwards = self._forwards(parts) or self._far(values, backward)
         if not forwards or any(True for call in forwards if self._sends(call)):
             return None
         forwards.sort(key=self.tree.order)
@@ -193,6 +196,14 @@ class Steps(LoopAnalysis):
         calls = {id(call): call for part in parts for call in self.tree.within(part, cst.Call)}
         found = [call for call in calls.values() if self._runs(call)]
         return found or [call for call in calls.values() if self._asks_module(call)]
+
+    def _far(self, values: list[cst.BaseExpression], backward: cst.Call) -> list[cst.Call]:
+        """Return the calls of networks that a loss from elsewhere, or out of a list, is made of."""
+        function = self.scopes.function(backward)
+        if function is not None and len(self.functions.callers(function)) > 1:
+            return []
+        found = (call for each in values for call, _ in self.lineage.of(each).calls)
+        return [call for call in dict.fromkeys(found) if self._is_trained(call)]
 
     def _runs(self, call: cst.Call) -> bool:
         if self.loops.module_call(call) is not None:

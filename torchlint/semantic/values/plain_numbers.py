@@ -103,7 +103,8 @@ class PlainNumbers(ValueAnalysis):
             return True
         bindings = self.scopes.reaching(node)
         return bool(bindings) and all(
-            each.how is How.UNPACKED and each.value is not None and self._is_shape(each.value)
+            (each.how is How.UNPACKED and each.value is not None and self._is_shape(each.value))
+            or (each.assigned is not None and self.is_number(each.assigned))
             for each in bindings
         )
 
