@@ -130,6 +130,10 @@ class Source:
         """Return the number and the text of each part that a user sees, such as a cell."""
         return [(None, self)]
 
+    def broken_parts(self) -> list[tuple[int, Source]]:
+        """Return where each part that does not parse, though others do, begins, and its code."""
+        return []
+
     def part_start(self, offset: int) -> int:
         """Return the offset at which the part that contains `offset` begins."""
         return 0

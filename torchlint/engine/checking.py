@@ -11,18 +11,19 @@ from torchlint.config import Settings
 from torchlint.edit import Span
 from torchlint.engine.grading import Grades
 from torchlint.engine.keptimports import SharedImports
-from torchlint.engine.newersyntax import parses, renamed
+from torchlint.engine.newersyntax import renamed
 from torchlint.engine.ownpart import own_part
 from torchlint.engine.parsing import (
     PYTHON_2,
     UnparsableError,
     is_ordinary,
     parse_script,
+    syntax_problem,
     syntax_tree,
 )
 from torchlint.engine.patterns import rules_here
 from torchlint.engine.programs import Link, Linked, alone
-from torchlint.engine.relevance import UNPARSABLE, UNUSED, asks_only_to_parse, relevant
+from torchlint.engine.relevance import UNPARSABLE, UNUSED, is_clean, relevant
 from torchlint.engine.results import FileResult, internal_error
 from torchlint.engine.stakes import told_once, weighed
 from torchlint.engine.timelimit import Overdue
@@ -66,7 +67,7 @@ def check_source(
     if asked is None or kept is not rules:
         asked = relevant(source.text, kept, linked)
     heads = list(asked)
-    if not heads or (asks_only_to_parse(heads) and parses(source.text)):
+    if is_clean(source, heads):
         result = FileResult(source.path, source)
     else:
         try:
@@ -140,6 +141,8 @@ class _Check:
     def result(self, heads: list[RuleHead], tree: ast.Module) -> FileResult:
         """Run the rules and apply suppression comments; raises `UnparsableError`."""
         found = self._findings([head for head in heads if head.code not in OWN], tree)
+        if UNPARSABLE in self.rules.codes:
+            found += self._of_broken_parts()
         kept, suppressed = self._unsilenced(found)
         uses: dict[str, bool | None] = {}
         if kept:
@@ -192,6 +195,16 @@ class _Check:
         if self.too_deep:
             self.warnings += self._depth_warnings(tree)
         return found
+
+    def _of_broken_parts(self) -> Iterator[Finding]:
+        """Yield the finding of the cells that do not parse in a notebook whose others do."""
+        broken = self.source.broken_parts()
+        for start, cell in broken[:1]:
+            problem = syntax_problem(cell)
+            at = start + (cell.offset(problem.position) if problem else 0)
+            more = f" (likewise for {len(broken) - 1} more)" if broken[1:] else ""
+            message = f"this cell cannot be parsed: {problem}{more}"
+            yield Finding(UNPARSABLE, Span(at, at + 1), message, impact="low")
 
     def _depth_warnings(self, tree: ast.Module) -> list[str]:
         """Return the warnings for recursion errors; only deep nesting is the file's fault."""

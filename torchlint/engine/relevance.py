@@ -8,8 +8,10 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final
 
 from torchlint.caching import cached_method
+from torchlint.engine.newersyntax import parses
 from torchlint.program.argumentfiles import NAMING
 from torchlint.registry import RuleHead, Selection
+from torchlint.source import Source
 from torchlint.suppressionwords import has_suppression_word
 
 if TYPE_CHECKING:
@@ -36,9 +38,11 @@ def relevant(text: str, rules: Selection, linked: Linked | None = None) -> Itera
                 yield head
 
 
-def asks_only_to_parse(heads: Sequence[RuleHead]) -> bool:
-    """Return whether the rules only need to know if the text parses."""
-    return len(heads) == 1 and heads[0].code == UNPARSABLE
+def is_clean(source: Source, asked: Sequence[RuleHead]) -> bool:
+    """Return whether a quick test shows that a text has no findings."""
+    if [head.code for head in asked] == [UNPARSABLE]:
+        return not source.broken_parts() and parses(source.text)
+    return not asked
 
 
 class _Words:

@@ -15,16 +15,15 @@ from torchlint.engine.answers import Accept
 from torchlint.engine.cache import Cache, key_of
 from torchlint.engine.files import WORTH_REMEMBERING
 from torchlint.engine.jobs import CheckTask, Done, FixTask, Job, Read, Task, Work, read_bytes
-from torchlint.engine.newersyntax import parses
 from torchlint.engine.programs import Programs
 from torchlint.engine.project import Project
-from torchlint.engine.relevance import asks_only_to_parse, relevant
+from torchlint.engine.relevance import is_clean, relevant
 from torchlint.engine.results import FileResult, FixResult
 from torchlint.engine.store import context
 from torchlint.engine.timelimit import within
 from torchlint.engine.usedelsewhere import Projects
 from torchlint.notebook import is_notebook, read_source
-from torchlint.registry import RuleHead, Selection
+from torchlint.registry import Selection
 from torchlint.source import Source, SourceError
 
 R = TypeVar("R", FileResult, FixResult)
@@ -153,7 +152,7 @@ class _Batch(Generic[R]):
             return self.task.known(check_bytes(data, name, rules, settings))
         linked = self.task.programs.link(source, settings)
         asked = None if self.very_many else tuple(relevant(source.text, rules, linked))
-        if asked is not None and _is_clean(source, asked):
+        if asked is not None and is_clean(source, asked):
             return self.task.known(FileResult(name, None if self.many else source))
         key, context = "", self._context(settings, rules)
         if self.cache is not None and context is not None:
@@ -225,11 +224,6 @@ class _Batch(Generic[R]):
         fresh = tuple(error for error in result.errors if error not in self.reported)
         self.reported.update(fresh)
         return result if fresh == result.errors else result._replace(errors=fresh)
-
-
-def _is_clean(source: Source, asked: Sequence[RuleHead]) -> bool:
-    """Return whether a quick test shows that a text has no findings."""
-    return not asked or (asks_only_to_parse(asked) and parses(source.text))
 
 
 def in_rounds(

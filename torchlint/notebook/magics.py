@@ -70,7 +70,7 @@ def masked(text: str) -> Masked | None:
     parts: list[str] = []
     at = 0
     for span, word in masks:
-        parts += (text[at : span.start], _blanked(text[span.start : span.end], word))
+        parts += (text[at : span.start], blanked(text[span.start : span.end], word))
         at = span.end
     return Masked("".join([*parts, text[at:]]), tuple(span for span, _ in masks))
 
@@ -154,7 +154,7 @@ def _statement(text: str, start: int) -> Generator[tuple[Span, str], None, int]:
     return at
 
 
-def _blanked(text: str, word: str) -> str:
+def blanked(text: str, word: str) -> str:
     """Return `word` padded to the length of a text, with its line breaks kept."""
     lead = len(text) - len(text.lstrip("\r\n \t\f"))
     rest = re.sub(r"[^\r\n]", " ", text[lead:])

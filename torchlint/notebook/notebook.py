@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from torchlint.edit import Edit, Span, apply_edits
 from torchlint.notebook.document import Document, rewritten, scan
-from torchlint.notebook.magics import masked, parsed
+from torchlint.notebook.magics import blanked, masked, parsed
 from torchlint.source import Part, Position, Source, SourceError
 
 _BORDER: Final = "0\n"
@@ -21,13 +21,16 @@ _BORDER: Final = "0\n"
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 _BLOCK: Final = "if 1:\n"
 """Makes Python of a cell in which every line is indented, which IPython accepts."""
+_RENAMED: Final = re.compile(r"\basync\s*=")
+"""An argument that a fix renames, so that its cell parses."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """One code cell: its content, and the Python for it in the notebook's text.
 
-    A cell that is empty, or in another language, contributes nothing.
+    A cell that is empty, or in another language, contributes nothing, and one that does not parse
+    an empty statement: IPython runs the others.
     """
 
     number: int
@@ -36,6 +39,8 @@ class Cell:
     """A line of the code that is not in the cell, above code that is indented as a whole."""
     python: str = field(default="", repr=False)
     masks: tuple[Span, ...] = field(default=(), repr=False)
+    broken: str = field(default="", repr=False)
+    """The code of a cell that does not parse."""
 
     @classmethod
     def of(cls, number: int, text: str) -> Cell:
@@ -45,8 +50,11 @@ class Cell:
             return cls(number, text)
         python = f"{found.code}\n"
         indented = python.lstrip("\r\n").startswith((" ", "\t"))
-        is_block = indented and parsed(python) is None and parsed(_BLOCK + python) is not None
-        return cls(number, text, _BLOCK if is_block else "", python, found.masks)
+        head = _BLOCK if indented and parsed(python) is None else ""
+        if parsed(head + python) is not None or _RENAMED.search(text):
+            return cls(number, text, head, python, found.masks)
+        blank = f"{blanked(text, '0')}\n"
+        return cls(number, text, "", blank, (Span(0, len(text)),), python)
 
     @property
     def code(self) -> str:
@@ -64,7 +72,7 @@ class Cell:
             return False
         after = self.edited(edits)
         commands, kept = self._commands(), after._commands()
-        return commands == kept and (parsed(after.code) is not None or parsed(self.code) is None)
+        return commands == kept and (not after.broken or bool(self.broken))
 
     def _commands(self) -> list[str]:
         return [self.text[mask.start : mask.end] for mask in self.masks]
@@ -160,6 +168,14 @@ class Notebook(Source):
     def is_notebook(self) -> bool:
         """Whether the text comes from the cells of a notebook: always true here."""
         return True
+
+    def broken_parts(self) -> list[tuple[int, Source]]:
+        """Return where each cell that does not parse begins, and its code."""
+        return [
+            (start, Source("", self.cells[index].broken))
+            for start, index in self._starts
+            if self.cells[index].broken
+        ]
 
     def part_start(self, offset: int) -> int:
         """Return the offset at which the cell that contains `offset` begins."""
