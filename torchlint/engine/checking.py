@@ -14,7 +14,6 @@ from torchlint.engine.keptimports import SharedImports
 from torchlint.engine.newersyntax import renamed
 from torchlint.engine.ownpart import own_part
 from torchlint.engine.parsing import (
-    PYTHON_2,
     UnparsableError,
     is_ordinary,
     parse_script,
@@ -29,7 +28,7 @@ from torchlint.engine.stakes import told_once, weighed
 from torchlint.engine.timelimit import Overdue
 from torchlint.engine.torchimports import TORCH, TorchImport, imports_torch, torch_import
 from torchlint.engine.usedelsewhere import UsedElsewhere, used_nowhere
-from torchlint.finding import Finding, Fix, Safety
+from torchlint.finding import Finding, Fix, Impact, Safety
 from torchlint.notebook import read_source
 from torchlint.registry import RegistryError, RuleHead, Selection
 from torchlint.source import Source, SourceError
@@ -117,8 +116,8 @@ def _unparsable(
         finding = Finding(UNPARSABLE, span, problem.reason, impact="low")
     else:
         message = f"this file cannot be parsed: {problem.reason}"
-        is_old_tool = problem.reason == PYTHON_2 and "torch" not in source.text
-        finding = Finding(UNPARSABLE, span, message, fix, impact="low" if is_old_tool else None)
+        impact: Impact | None = None if "torch" in source.text else "low"
+        finding = Finding(UNPARSABLE, span, message, fix, impact=impact)
     grades = Grades.of(settings, rules.known, rules.groups)
     return FileResult(source.path, source, (grades.graded(finding),))
 

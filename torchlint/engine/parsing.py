@@ -130,17 +130,17 @@ def _in_clear_words(message: str, line: str) -> str:
     """Return a clearer message for known kinds of syntax errors, else CPython's own."""
     for pattern, advice in _KNOWN:
         if re.search(pattern, line):
-            return advice if advice is PYTHON_2 else f"{message}: {advice}"
+            return advice if advice is _PYTHON_2 else f"{message}: {advice}"
     return message
 
 
-PYTHON_2: Final = "this is Python 2, which torchlint cannot read"
+_PYTHON_2: Final = "this is Python 2, which torchlint cannot read"
 """The reason for texts that print or raise as Python 2 did."""
 _KNOWN: Final = (
     (r"\basync\s*=", "`async` is a keyword since Python 3.7, write `non_blocking=` instead"),
-    (r"^\s*(print|exec)\s+[^\s=(]", PYTHON_2),
-    (r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", PYTHON_2),
-    (r"^\s*raise\s+\w+\s*,", PYTHON_2),
+    (r"^\s*(print|exec)\s+[^\s=(]", _PYTHON_2),
+    (r"^\s*except\s+[\w.]+\s*,\s*[a-z_]\w*\s*:", _PYTHON_2),
+    (r"^\s*raise\s+\w+\s*,", _PYTHON_2),
     (r"^(<{7}|={7}|>{7})( |$)", "a merge conflict was left in the file"),
     (r"^\s*[%!]\w", "a notebook's magic or shell line is not Python"),
 )
