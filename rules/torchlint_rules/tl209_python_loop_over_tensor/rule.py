@@ -251,7 +251,8 @@ class PythonLoopOverTensor(Rule):
 def _stake(script: Script, node: cst.CSTNode) -> Impact | None:
     """Return the impact of what runs in each step, low beside a network or now and then."""
     runs = isinstance(node, cst.For) and script.loops.runs_module(node.body)
-    return None if script.loops.each_step(node) and not runs else "low"
+    small = runs or script.loops.generation.is_part(script.span(node))
+    return None if script.loops.each_step(node) and not small else "low"
 
 
 def _is_call(node: cst.BaseExpression) -> bool:

@@ -42,7 +42,8 @@ class CatInLoop(Rule):
             fix = _fix(script, growth, found)
             alone = growth.node.targets[0].target is growth.target
             span = script.span(growth.node if alone else growth.call)
-            yield Finding(self.code, span, message, fix)
+            small = script.loops.generation.is_part(span)
+            yield Finding(self.code, span, message, fix, impact="low" if small else None)
         for assign, call in growing_states(script):
             message = (
                 f"every `update` copies all of `{script.code(assign.targets[0].target)}`: collect "

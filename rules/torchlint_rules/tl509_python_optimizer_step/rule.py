@@ -16,7 +16,7 @@ from torchlint_rules.tl509_python_optimizer_step.movingaverages import (
     in_two_lines,
     scaled_and_added,
 )
-from torchlint_rules.tl509_python_optimizer_step.ownoptimizers import own_optimizers
+from torchlint_rules.tl509_python_optimizer_step.ownoptimizers import has_twin, own_optimizers
 from torchlint_rules.tl509_python_optimizer_step.weightdecay import can_decay
 
 _ITERATED: Final = frozenset("parameters named_parameters".split())
@@ -80,7 +80,7 @@ class PythonOptimizerStep(Rule):
         names = frozenset(name.value for name in script.tree.within(loop.target, cst.Name))
         forms = [scaled_and_added, in_two_lines]
         forms += [in_a_new_tensor] if _over_parameters(script, loop.iter) else []
-        for line in _lines(script, loop) if names else ():
+        for line in _lines(script, loop) if names and not has_twin(script, loop) else ():
             for average in filter(None, (form(script, line, names) for form in forms)):
                 each = "three kernels" if isinstance(average.node, cst.Assign) else "two kernels"
                 yield Finding(

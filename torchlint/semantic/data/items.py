@@ -86,7 +86,8 @@ class Items(ValueAnalysis):
         for function in self.tree.all(cst.FunctionDef):
             named = words(function.name.value)
             is_collate = "collate" in named and "test" not in named and self._collates(function)
-            if is_collate and not (self._makes_functions(function) or self._serves(function)):
+            by_hand = self.functions.callers(function) and not self.functions.escapes(function)
+            if is_collate and not by_hand and not self._makes_functions(function):
                 yield ItemCode(function, Per.BATCH, self._label(function), None)
 
     def _collates(self, function: cst.FunctionDef) -> bool:
@@ -102,12 +103,6 @@ class Items(ValueAnalysis):
             or isinstance(value, cst.Lambda)
             for value in self.functions.returns(function)
         )
-
-    def _serves(self, function: cst.FunctionDef) -> bool:
-        """Return whether a generator function makes its batches with another, without a loader."""
-        homes = map(self.scopes.function, self.functions.callers(function))
-        makers = [each for each in homes if each is not None and self.functions.is_generator(each)]
-        return any(self.scopes.class_of(each) is None for each in makers)
 
     def _label(self, function: cst.FunctionDef) -> str:
         owner = self.scopes.scope(function).node

@@ -74,6 +74,10 @@ class Generation(LoopAnalysis):
             if self.tree.is_own(each) and self.tree.holds(each, span)
         ]
 
+    def is_part(self, span: Span) -> bool:
+        """Return whether code samples from a network, once for each element that it makes."""
+        return self.is_sampling(span) or self.draws(span)
+
     def is_sampling(self, span: Span) -> bool:
         """Return whether code is part of a loop in which a network samples, or of its function."""
         if any(self.only_samples(each) for each in self._loop_nodes if self.tree.holds(each, span)):
@@ -86,8 +90,13 @@ class Generation(LoopAnalysis):
         """Return whether a function runs a network in a loop, and is named for what it draws."""
         if _NAMED.isdisjoint(words(function.name.value)):
             return False
-        around = [each for each in self._loop_nodes if self.tree.inside(each, function)]
-        if not around or any(self.loops.loop(each).role is not Role.OTHER for each in around):
+        around = [
+            self.loops.loop(each) for each in self._loop_nodes if self.tree.inside(each, function)
+        ]
+        if not around or any(
+            each.role in (Role.EPOCH, Role.TRAIN_BATCH) or each.loader is not None
+            for each in around
+        ):
             return False
         given = (param.name.value for param in function.params.params)
         return self.loops.runs_module(function.body) or not _NETWORKS.isdisjoint(given)
@@ -174,7 +183,11 @@ class Generation(LoopAnalysis):
     def draws(self, span: Span) -> bool:
         """Return whether code is part of a function that draws once from what a network says."""
         inner = self._inner(self._functions_around(span))
-        if inner is None or any(self.tree.inside(each, inner) for each in self._loop_nodes):
+        if inner is None or any(
+            self.loops.loop(each).role is not Role.OTHER or self.loops.runs_module(each.body)
+            for each in self._loop_nodes
+            if self.tree.inside(each, inner)
+        ):
             return False
         called = (self.names.name(call.func) for call in self.functions.own(inner, cst.Call))
         return _DRAW in called

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import PurePath
 from typing import Final
 
 import libcst as cst
@@ -17,6 +18,7 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.training.branches import Branches
 from torchlint.semantic.training.deadends import DeadEnds
 from torchlint.semantic.training.intent import Intent
@@ -28,6 +30,8 @@ _CLOSED: Final = ("builtins.object", "torch.nn.Module", "torch.utils.data.", "ab
 _HOOKS: Final = frozenset("forward train state_dict load_state_dict extra_repr".split())
 """Methods of networks that torch calls."""
 _WORK: Final = frozenset({Kind.MODULE, Kind.LOADER})
+_REHEARSALS: Final = ({"dry", "run"}, {"dryrun"}, {"smoke", "test"})
+"""Words of what only tries whether a program works."""
 _LOOKING: Final = frozenset("builtins.getattr builtins.globals builtins.eval".split())
 
 
@@ -254,6 +258,13 @@ class Purpose(LoopAnalysis):
             return False
         callers = self.functions.callers(function)
         return all(map(self.is_test, callers)) if callers else self.functions.imports(*_RUNNERS)
+
+    def is_rehearsed(self, span: Span) -> bool:
+        """Return whether code runs only to try whether the program works: a dry run."""
+        tests = (each.test for each in self.tree.all(cst.If) if self.tree.holds(each.body, span))
+        asked = (last_word(each) for each in tests if isinstance(each, (cst.Name, cst.Attribute)))
+        stem = PurePath(self.tree.source.path).stem
+        return any(each <= set(words(name)) for name in (stem, *asked) for each in _REHEARSALS)
 
     def is_in_test(self, span: Span) -> bool:
         """Return whether code stands in a test, or in a function of a file of tests."""
