@@ -12,7 +12,6 @@ from torchlint.api import (
     Finding,
     Fix,
     Frequency,
-    Impact,
     Invariance,
     Loader,
     Loop,
@@ -49,8 +48,9 @@ class LoaderBuiltInLoop(Rule):
                 message = f"each epoch rebuilds {loader.label}; make it once before the loop"
             fixable = not runs and invariance is Invariance.INVARIANT
             fix = _fix(script, loader, loop) if fixable else None
-            impact: Impact | None = None if not loader.has_no_workers or fix is None else "low"
-            yield Finding(self.code, script.span(loader.node), message, fix, impact=impact)
+            small = loader.has_no_workers and invariance is Invariance.INVARIANT
+            at = script.span(loader.node)
+            yield Finding(self.code, at, message, fix, impact="low" if small else None)
         yield from self._iterators(script)
 
     def _iterators(self, script: Script) -> Iterator[Finding]:

@@ -31,6 +31,8 @@ _READS: Final = re.compile(
     r"torchvision\.io\.(?:read_image|decode_image)|"
     r"h5py\.File|lmdb\.open|sqlite3\.connect|zipfile\.ZipFile|tarfile\.open"
 )
+_BUFFERS: Final = ("io.BytesIO", "io.StringIO")
+"""What makes a file in memory, for something to write into."""
 _LISTS: Final = frozenset("os.listdir os.scandir os.walk glob.glob glob.iglob".split())
 _LIST_METHODS: Final = ("glob", "rglob", "iterdir")
 _BUILDS: Final = re.compile(r"transformers\.\w+\.from_pretrained|torchvision\.models\.[a-z]\w*")
@@ -245,9 +247,10 @@ class _Changes:
         )
 
     def _draws(self, call: cst.Call) -> bool:
-        """Return whether a call takes the next item of an iterator, or something random."""
+        """Return whether a call takes the next item, or something random, or makes a buffer."""
         script = self._script
-        if script.name(call.func) == "builtins.next":
+        name = script.name(call.func)
+        if name == "builtins.next" or (name in _BUFFERS and not call.args):
             return True
         return bool(script.loaders.datasets.work.drawn(script.tree.statement(call)))
 

@@ -119,14 +119,6 @@ def test_a_trainer_that_is_not_started_trains_nothing(line: str, impact: str) ->
     assert _impacts(LOADER + TRAINER.format(line), "TL101") == {impact}
 
 
-@pytest.mark.parametrize(
-    ("test", "impact"), [("args.dry_run", "low"), ("args.short", "high"), ("args.dry", "high")]
-)
-def test_the_loader_of_a_dry_run_is_low(test: str, impact: str) -> None:
-    text = LOADER.replace("loader =", f"if {test}:\n    loader =") + TRAINED
-    assert _impacts(text, "TL101") == {impact}
-
-
 def test_results_of_a_script_that_runs_once_are_at_stake() -> None:
     assert _impacts("import torch\n" + EVALUATION, "TL602") == {"medium"}
 

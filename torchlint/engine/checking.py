@@ -140,8 +140,7 @@ class _Check:
     def result(self, heads: list[RuleHead], tree: ast.Module) -> FileResult:
         """Run the rules and apply suppression comments; raises `UnparsableError`."""
         found = self._findings([head for head in heads if head.code not in OWN], tree)
-        if UNPARSABLE in self.rules.codes:
-            found += self._of_broken_parts()
+        found += self._of_broken_parts() if UNPARSABLE in self.rules.codes else ()
         kept, suppressed = self._unsilenced(found)
         uses: dict[str, bool | None] = {}
         if kept:

@@ -60,8 +60,7 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
 
     High is for what runs in each step of a training or in each epoch. Inference, conversion and
     the making of data run once: low, or medium where results are at stake. What nothing uses only
-    has to be kept up with torch, what always raises has no speed, a dry run is short, and a test
-    checks its results.
+    has to be kept up with torch, what always raises has no speed, and a test checks its results.
     An evaluation that runs once matters one level less, and no wait or copy of it but the costly
     ones. A wait of the host for the device is nothing beside the seconds for which a network
     generates, and low where several passes share one step. A small one is nothing beside the passes
@@ -77,8 +76,6 @@ def weighed(finding: Finding, head: RuleHead, script: Script) -> Finding | None:
         return None
     if head.is_about_results and program.purpose.is_in_test(finding.span):
         return None
-    if head.gain == "speed" and program.purpose.is_rehearsed(finding.span):
-        return replace(finding, impact="low")
     purpose = script.program.purpose
     if purpose.is_one_off(finding.span):
         once = script.tree.view.is_beside_training or purpose.is_applied_once(finding.span)

@@ -26,18 +26,12 @@ def own_optimizers(script: Script) -> Iterator[tuple[cst.ClassDef, cst.For, str]
             continue
         loops = script.tree.within(owner.body, cst.For)
         loop = next((each for each in loops if script.values.key(each.iter) == "params"), None)
-        if loop is None or has_twin(script, loop):
+        if loop is None or "_foreach_" in script.code(owner):
             continue
         words = (method_of(call) or "" for call in script.tree.within(loop.body, cst.Call))
         changed = any(True for _ in script.tree.within(loop.body, cst.AugAssign))
         if changed or any(word.endswith("_") for word in words):
             yield owner, loop, name
-
-
-def has_twin(script: Script, loop: cst.For) -> bool:
-    """Return whether the class around a loop has code that updates all tensors at once, too."""
-    owners = (each for each in script.tree.ancestors(loop) if isinstance(each, cst.ClassDef))
-    return any("_foreach_" in script.code(owner) for owner in owners)
 
 
 def _torch_name(script: Script, name: str) -> str | None:

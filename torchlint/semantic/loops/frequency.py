@@ -38,8 +38,8 @@ _RANK: Final = (
     "master_process|master"
 )
 _RARE: Final = re.compile(
-    r"(?:\w*_)?(?:debug|verbose|log|logs|logging|log_\w+|print|print_\w+|vis|viz|visuali[sz]e|"
-    rf"plot|plots|profile|profiling|{_RANK}|save|"
+    r"(?:\w*_)?(?:debug|debug_\w+|verbose|log|logs|logging|log_\w+|print|print_\w+|"
+    rf"vis|viz|visuali[sz]e|plot|plots|profile|profiling|{_RANK}|save|"
     r"save_\w+|dry_run|is_logging|should_log|do_log|display\w*|sample_interval|\w+_interval|"
     r"\w+_freq|\w+_every|every_\w+|done|terminated|truncated|last|(?:is_)?last_(?:step|batch|iter\w*))",
     re.IGNORECASE,
@@ -62,6 +62,7 @@ _TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
 _MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
 _BROKEN: Final = frozenset({"isnan", "isinf"})
 _WARNINGS: Final = frozenset("warn warning error critical exception warn_once".split())
+_LOOKUPS: Final = ("getattr", "get")
 _NO_RESULTS: Final = ("None", "True", "False")
 
 
@@ -486,8 +487,15 @@ class Frequencies(LoopAnalysis):
         return any(map(_RARE.fullmatch, self._identifiers(test)))
 
     def _identifiers(self, test: cst.BaseExpression) -> list[str]:
+        """Return the names in a test, with those that it looks up: `cfg.get("debug")`."""
         names = [name.value for name in self.tree.within(test, cst.Name)]
-        return names + [node.attr.value for node in self.tree.within(test, cst.Attribute)]
+        names += [node.attr.value for node in self.tree.within(test, cst.Attribute)]
+        return names + [
+            str(arg.value.evaluated_value)
+            for call in self.tree.within(test, cst.Call)
+            for arg in (call.args[:2] if word_of(call) in _LOOKUPS else ())
+            if isinstance(arg.value, cst.SimpleString)
+        ]
 
     # -- early exits ----------------------------------------------------------
 

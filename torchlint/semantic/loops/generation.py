@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 import libcst as cst
 
@@ -19,7 +18,6 @@ from torchlint.semantic.syntax.methods import word_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 
-NodeT = TypeVar("NodeT", bound=cst.CSTNode)
 _GENERATE: Final = "generate"
 _DRAW: Final = "torch.multinomial"
 _SETTINGS: Final = frozenset(
@@ -46,10 +44,11 @@ class Generation(LoopAnalysis):
     def is_beside(self, span: Span) -> bool:
         """Return whether each pass of the loop that runs some code generates."""
         loops = [each for each in self._loop_nodes if self.tree.holds(each.body, span)]
-        inner, function = self._inner(loops), self._inner(self._functions_around(span))
+        inner = max(loops, key=self.tree.order, default=None)
+        function = self._home(span)
         if inner is not None and (function is None or self.tree.inside(inner, function)):
             return self._fills(inner)
-        return isinstance(function, cst.FunctionDef) and self._is_called_beside(function, CALLERS)
+        return function is not None and self._is_called_beside(function, CALLERS)
 
     def _is_called_beside(self, function: cst.FunctionDef, depth: int) -> bool:
         """Return whether a function generates, or is called where each pass of a loop does."""
@@ -67,23 +66,15 @@ class Generation(LoopAnalysis):
         function = self.scopes.function(call)
         return function is not None and self._is_called_beside(function, depth)
 
-    def _functions_around(self, span: Span) -> list[cst.CSTNode]:
-        return [
-            each
-            for each in self.tree.all(cst.FunctionDef)
-            if self.tree.is_own(each) and self.tree.holds(each, span)
-        ]
+    def _home(self, span: Span) -> cst.FunctionDef | None:
+        return next(reversed(self.tree.holding(span, cst.FunctionDef)), None)
 
     def is_part(self, span: Span) -> bool:
         """Return whether code samples from a network, once for each element that it makes."""
-        return self.is_sampling(span) or self.draws(span)
-
-    def is_sampling(self, span: Span) -> bool:
-        """Return whether code is part of a loop in which a network samples, or of its function."""
         if any(self.only_samples(each) for each in self._loop_nodes if self.tree.holds(each, span)):
             return True
-        function = self._inner(self._functions_around(span))
-        return isinstance(function, cst.FunctionDef) and self._is_named_for(function)
+        function = self._home(span)
+        return function is not None and (self._is_named_for(function) or self._draws(function))
 
     @memoized(False)
     def _is_named_for(self, function: cst.FunctionDef) -> bool:
@@ -105,17 +96,10 @@ class Generation(LoopAnalysis):
     def _loop_nodes(self) -> list[LoopNode]:
         return [loop.node for loop in self.loops.all() if self.tree.is_own(loop.node)]
 
-    def _inner(self, nodes: Sequence[NodeT]) -> NodeT | None:
-        return max(nodes, key=self.tree.order, default=None)
-
     def is_part_of_language_model(self, span: Span) -> bool:
         """Return whether the function or class of some code runs a language model, too."""
-        classes = [
-            each
-            for each in self.tree.all(cst.ClassDef)
-            if self.tree.is_own(each) and self.tree.holds(each, span)
-        ]
-        around = (*self._functions_around(span), *classes)
+        functions = self.tree.holding(span, cst.FunctionDef)
+        around = (*functions, *self.tree.holding(span, cst.ClassDef))
         outer = min(around, key=self.tree.order, default=None)
         if outer is None:
             return False
@@ -180,17 +164,14 @@ class Generation(LoopAnalysis):
         run = [func, func.value] if isinstance(func, cst.Attribute) else [func]
         return any(self.kinds.kind(each) is Kind.MODULE for each in run)
 
-    def draws(self, span: Span) -> bool:
-        """Return whether code is part of a function that draws once from what a network says."""
-        inner = self._inner(self._functions_around(span))
-        if inner is None or any(
+    def _draws(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function draws once from what a network says."""
+        called = (self.names.name(call.func) for call in self.functions.own(function, cst.Call))
+        return _DRAW in called and not any(
             self.loops.loop(each).role is not Role.OTHER or self.loops.runs_module(each.body)
             for each in self._loop_nodes
-            if self.tree.inside(each, inner)
-        ):
-            return False
-        called = (self.names.name(call.func) for call in self.functions.own(inner, cst.Call))
-        return _DRAW in called
+            if self.tree.inside(each, function)
+        )
 
     def _is_fed_by_itself(self, call: cst.Call, loop: LoopNode) -> bool:
         """Return whether a pass of a loop gives a network what the one before came to."""

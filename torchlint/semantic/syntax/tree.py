@@ -351,6 +351,10 @@ class Tree:
         whole = self.span(node)
         return whole.start <= span.start < whole.end
 
+    def holding(self, span: Span, kind: type[NodeT]) -> list[NodeT]:
+        """Return the file's own nodes of exactly this type around some code, the outer first."""
+        return [each for each in self.all(kind) if self.is_own(each) and self.holds(each, span)]
+
     def text(self, node: cst.CSTNode) -> str:
         """Return the source text of a node, or its generated code if it is not from the file."""
         if id(node) not in self.ranks:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import PurePath
 from typing import Final
 
 import libcst as cst
@@ -18,7 +17,6 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import last_word
 from torchlint.semantic.training.branches import Branches
 from torchlint.semantic.training.deadends import DeadEnds
 from torchlint.semantic.training.intent import Intent
@@ -30,8 +28,6 @@ _CLOSED: Final = ("builtins.object", "torch.nn.Module", "torch.utils.data.", "ab
 _HOOKS: Final = frozenset("forward train state_dict load_state_dict extra_repr".split())
 """Methods of networks that torch calls."""
 _WORK: Final = frozenset({Kind.MODULE, Kind.LOADER})
-_REHEARSALS: Final = ({"dry", "run"}, {"dryrun"}, {"smoke", "test"})
-"""Words of what only tries whether a program works."""
 _LOOKING: Final = frozenset("builtins.getattr builtins.globals builtins.eval".split())
 
 
@@ -107,18 +103,12 @@ class Purpose(LoopAnalysis):
     def _is_part_of_network(self, span: Span) -> bool:
         return any(
             derived(self.functions.bases(owner)) in (Kind.MODULE, Kind.CRITERION)
-            for owner in self.tree.all(cst.ClassDef)
-            if self.tree.holds(owner, span)
+            for owner in self.tree.holding(span, cst.ClassDef)
         )
 
     def _outermost(self, span: Span) -> cst.FunctionDef | None:
         """Return the function or method, itself in no other, in which code stands."""
-        around = (
-            each
-            for each in self.tree.all(cst.FunctionDef)
-            if self.tree.is_own(each) and self.tree.holds(each, span)
-        )
-        return min(around, key=self.tree.order, default=None)
+        return next(iter(self.tree.holding(span, cst.FunctionDef)), None)
 
     def _is_run(self, outer: cst.FunctionDef | None) -> bool:
         """Return whether the file is started, or all that calls a function that evaluates is."""
@@ -183,10 +173,10 @@ class Purpose(LoopAnalysis):
         """Return whether code stands in a definition of a known program that nothing uses."""
         if not (self._is_started or self.tree.view.path):
             return False
-        definitions: list[Definition] = [
-            *self.tree.all(cst.FunctionDef), *self.tree.all(cst.ClassDef),
-        ]  # fmt: skip
-        return any(self._is_left_out(each) for each in definitions if self.tree.holds(each, span))
+        functions = self.tree.holding(span, cst.FunctionDef)
+        return any(map(self._is_left_out, functions)) or any(
+            map(self._is_left_out, self.tree.holding(span, cst.ClassDef))
+        )
 
     def _is_left_out(self, definition: Definition) -> bool:
         """Return whether nothing in view names a definition, and nothing else may.
@@ -258,13 +248,6 @@ class Purpose(LoopAnalysis):
             return False
         callers = self.functions.callers(function)
         return all(map(self.is_test, callers)) if callers else self.functions.imports(*_RUNNERS)
-
-    def is_rehearsed(self, span: Span) -> bool:
-        """Return whether code runs only to try whether the program works: a dry run."""
-        tests = (each.test for each in self.tree.all(cst.If) if self.tree.holds(each.body, span))
-        asked = (last_word(each) for each in tests if isinstance(each, (cst.Name, cst.Attribute)))
-        stem = PurePath(self.tree.source.path).stem
-        return any(each <= set(words(name)) for name in (stem, *asked) for each in _REHEARSALS)
 
     def is_in_test(self, span: Span) -> bool:
         """Return whether code stands in a test, or in a function of a file of tests."""

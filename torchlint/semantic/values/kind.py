@@ -205,6 +205,8 @@ ENGINES: Final = frozenset(
     "catboost".split()
 )
 """Words of libraries whose models are no modules of torch, with neither mode nor gradients."""
+_INPUTS: Final = frozenset("mask masks masking data batch rng random prompt anchor".split())
+"""Words of what a generator makes that is no network."""
 _BELONGING: Final = re.compile(r"(?<=[a-z0-9])_(?:of|for|from|by|per)_")
 """Words between what a thing is and what it belongs to: `scheduler_of_optimizer`."""
 
@@ -213,7 +215,8 @@ _BELONGING: Final = re.compile(r"(?<=[a-z0-9])_(?:of|for|from|by|per)_")
 def conventional(name: str) -> Kind:
     """Return the kind that a conventional name suggests: the weakest evidence."""
     name = _BELONGING.split(name)[0]
-    if not ENGINES.isdisjoint(words(name)):
+    inputs = name.endswith("generator") and not _INPUTS.isdisjoint(words(name))
+    if inputs or not ENGINES.isdisjoint(words(name)):
         return Kind.UNKNOWN
     for pattern, kind in _CONVENTIONS:
         if pattern.fullmatch(name):

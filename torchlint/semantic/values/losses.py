@@ -197,8 +197,7 @@ class Losses(Analysis):
             if type(func) is not cst.Attribute:
                 continue
             if func.attr.value == "backward":
-                by_method = self.functions.callee(call) is not None
-                yield from (v for v in sent(call) if not (by_method and v is func.value))
+                yield from sent(call)
             elif func.attr.value == "manual_backward" and call.args:
                 yield call.args[0].value
         yield from self.hooks.losses()

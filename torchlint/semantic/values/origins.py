@@ -36,7 +36,7 @@ _SAME: Final = frozenset({"copy.copy", "copy.deepcopy"})
 _SEQUENCES: Final = frozenset({"builtins.list", "builtins.tuple", "builtins.sorted"})
 _WHOLE: Final = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 """What no code takes apart: a function that returns one returns several in other cases."""
-_ADDING: Final = frozenset("append insert extend write".split())
+_ADDING: Final = frozenset("append insert extend".split())
 
 
 class Origin(NamedTuple):
