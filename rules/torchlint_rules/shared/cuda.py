@@ -246,13 +246,11 @@ def place(script: Script) -> cst.CSTNode | None:
 def may_hold_place(script: Script) -> bool:
     """Return whether the file itself has a call or a loop that may be the place."""
     loops, tree = script.loops, script.tree
+    nodes: list[cst.For | cst.While] = [*tree.own(cst.For), *tree.own(cst.While)]
     return (
         any(tree.is_own(guard) for guard in loops.guard.guards())
         or any(method_of(call) in _MOVES for call in tree.own(cst.Call))
-        or any(
-            loops.loop(node).role is Role.TRAIN_BATCH
-            for node in (*tree.own(cst.For), *tree.own(cst.While))
-        )
+        or any(loops.loop(node).role is Role.TRAIN_BATCH for node in nodes)
     )
 
 

@@ -353,7 +353,7 @@ class Tree:
 
     def holding(self, span: Span, kind: type[NodeT]) -> list[NodeT]:
         """Return the file's own nodes of exactly this type around some code, the outer first."""
-        return [each for each in self.all(kind) if self.is_own(each) and self.holds(each, span)]
+        return [each for each in self.own(kind) if self.holds(each, span)]
 
     def text(self, node: cst.CSTNode) -> str:
         """Return the source text of a node, or its generated code if it is not from the file."""

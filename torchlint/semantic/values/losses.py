@@ -197,7 +197,8 @@ class Losses(Analysis):
             if type(func) is not cst.Attribute:
                 continue
             if func.attr.value == "backward":
-                yield from sent(call)
+                by_method = self.functions.callee(call) is not None
+                yield from (v for v in sent(call) if not (by_method and v is func.value))
             elif func.attr.value == "manual_backward" and call.args:
                 yield call.args[0].value
         yield from self.hooks.losses()
