@@ -19,6 +19,8 @@ _PLAIN: Final = ("torch.", "builtins.", "itertools.", "math.")
 _LEAF: Final = "requires_grad_"
 _JOINING: Final = ("torch.cat", "torch.concat", "torch.stack")
 _GRID: Final = "torch.meshgrid"
+_SHAPES: Final = ("expand_as", "reshape_as", "view_as")
+"""Methods that take only the shape of what they get."""
 _FILLING: Final = frozenset("from_numpy tensor as_tensor load".split())
 """Functions of torch that copy what the host holds, whatever they get."""
 
@@ -60,7 +62,7 @@ def _called(script: Script, call: cst.Call, depth: int) -> Made | None:
     takes_all = name in (*_JOINING, _GRID)
     given = [
         arg.value
-        for arg in call.args
+        for arg in (call.args if method_of(call) not in _SHAPES else ())
         if (takes_all and arg.keyword is None) or script.kind(arg.value) in TENSORS
     ]
     if name is None and receiver is not None:

@@ -23,7 +23,7 @@ _BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
 _NO_FORWARD: Final = frozenset(
     "parameters named_parameters modules children state_dict load_state_dict train eval to "
     "cuda cpu zero_grad init_hidden initHidden init_weights half float requires_grad_ "
-    "get_parameters backward step clone".split()
+    "get_parameters backward step clone generate".split()
 )
 _BACKWARDS: Final = ("backward", "manual_backward")
 
@@ -203,7 +203,11 @@ class Steps(LoopAnalysis):
         if function is not None and len(self.functions.callers(function)) > 1:
             return []
         found = (call for each in values for call, _ in self.lineage.of(each).calls)
-        return [call for call in dict.fromkeys(found) if self._is_trained(call)]
+        return [
+            call
+            for call in dict.fromkeys(found)
+            if self._is_trained(call) and method_of(call) not in _NO_FORWARD
+        ]
 
     def _runs(self, call: cst.Call) -> bool:
         if self.loops.module_call(call) is not None:
