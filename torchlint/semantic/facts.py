@@ -77,7 +77,6 @@ class LoopFacts(Loops):
     """The loops, how often the code in them runs, and who runs them."""
 
     def __init__(self, values: ValueFacts, devices: Devices) -> None:
-        functions = values.functions
         super().__init__(values)
         self.devices = devices
         self.ownership = Ownership(values)
@@ -92,7 +91,7 @@ class LoopFacts(Loops):
         self.lineage = Lineage(self)
         self.steps = Steps(self, self.frequencies, self.lineage)
         self.gradient_accumulations = GradientAccumulations(self, self.step_functions)
-        self.conditions = Conditions(functions)
+        self.conditions = Conditions(self)
         self.invariances = Invariances(ItemWork(values), values.writes)
         self.guard = Guard(values)
 
@@ -148,7 +147,6 @@ class ModuleFacts(Networks):
     """The networks: their layers, modes, frozen parts and compiled forms."""
 
     def __init__(self, values: ValueFacts, loops: LoopFacts, optimizers: OptimizerFacts) -> None:
-        functions = values.functions
         super().__init__(values, optimizers, Freezing(values))
         self.layers = Layers(values)
         self.submodules = Submodules(values)
@@ -156,7 +154,7 @@ class ModuleFacts(Networks):
         self.modes = Modes(loops, self.roots, self.same)
         self.stuck_modes = StuckModes(loops, self.modes)
         self.reach = Reach(loops)
-        self.making = Making(functions, self, self.reach)
+        self.making = Making(values.functions, self, self.reach)
         self.saved_weights = SavedWeights(self.making)
         self.lineage = loops.lineage
         self.widths = Widths(values)

@@ -7,13 +7,14 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.loops.analysis import LoopAnalysis
+from torchlint.semantic.loops.loops import LoopNode
 from torchlint.semantic.syntax.methods import last_word
 
 _GUARD: Final = "__name__"
 
 
-class Conditions(Analysis):
+class Conditions(LoopAnalysis):
     """Separates code that always runs from code that runs on demand."""
 
     def is_conditional(self, node: cst.CSTNode, *purposes: str) -> bool:
@@ -39,18 +40,37 @@ class Conditions(Analysis):
         callers = self.functions.callers(function)
         if not callers:
             return any(word in name.lower() for word in purposes)
-        return all(self._is_behind_condition(call) for call in callers)
+        tests = purposes if self._trains(function) else ("",)
+        return all(self._is_behind_condition(call, tests) for call in callers)
 
-    def _is_behind_condition(self, call: cst.Call) -> bool:
+    def _trains(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function trains: a condition for that is no switch of a part of it."""
+        loops: list[LoopNode] = [
+            *self.tree.within(function, cst.For),
+            *self.tree.within(function, cst.While),
+        ]
+        return any(self.loops.trains(each, direct=False) for each in loops)
+
+    def _is_behind_condition(self, call: cst.Call, words: Collection[str]) -> bool:
+        """Return whether a call depends on an error, or on a condition with one of some words."""
         for child, outer in self.tree.outward(call):
-            if isinstance(outer, (cst.ExceptHandler, cst.Else, cst.BooleanOperation, cst.IfExp)):
+            if isinstance(outer, cst.ExceptHandler):
                 return True
-            if isinstance(outer, cst.If) and child is outer.body:
-                if _GUARD not in self.tree.code(outer.test):
+            if isinstance(outer, (cst.If, cst.Else, cst.BooleanOperation, cst.IfExp)):
+                asked = self._asked(outer, child)
+                if asked and _GUARD not in asked and any(word in asked for word in words):
                     return True
             if isinstance(outer, cst.FunctionDef):
                 return False
         return False
+
+    def _asked(self, choice: cst.CSTNode, part: cst.CSTNode) -> str:
+        """Return the code that decides whether a part of a choice runs, "" if it always does."""
+        if isinstance(choice, cst.Else):
+            choice = self.tree.parent(choice) or choice
+        if isinstance(choice, cst.If):
+            return self.tree.code(choice.test).lower() if part is not choice.test else ""
+        return self.tree.code(choice).lower()
 
     def is_for_callback(self, use: cst.CSTNode, region: cst.CSTNode) -> bool:
         """Return whether a use is behind `if f is not None:`, given to an `f` that may be left out.

@@ -112,7 +112,7 @@ class Waits(ValueAnalysis):
         self.readings = readings
         self.accumulators = accumulators
         self.computations = Computations(self.functions)
-        self.conditions = Conditions(self.functions)
+        self.conditions = Conditions(frequencies.loops)
 
     def of(self, loop: Loop) -> Iterator[Wait]:
         """Yield the readings in a batch loop whose host sync no pass needs."""
