@@ -29,6 +29,7 @@ from torchlint_rules.shared.loglines import told_by
 
 _LOG: Final = "log"
 _DRAWS: Final = "prog_bar"
+_AVERAGES: Final = "sync_dist"
 _GRADIENT_NORMS: Final = tuple(
     f"{package}.utilities.{module}grad_norm"
     for package in ("lightning.pytorch", "pytorch_lightning")
@@ -223,10 +224,18 @@ def _logged_by(script: Script, read: Reading) -> cst.Call | None:
     return call if given is arg else None
 
 
+def _may_be_on_host(script: Script, tensor: cst.BaseExpression) -> bool:
+    """Return whether a tensor is one of the host on some path, which NCCL cannot average."""
+    values = script.values.origins.of(tensor).values
+    return any(map(script.values.placement.on_host, values))
+
+
 def _passed_on(script: Script, call: cst.Call, read: Reading) -> Fix | None:
     """Return the fix that logs the tensor, None where Lightning would read it at once."""
     site = script.calls.at(call)
     if site.has_splat or site.given(_DRAWS) is not None:
+        return None
+    if site.given(_AVERAGES) is not None and _may_be_on_host(script, read.tensor):
         return None
     edits = script.edits.replace(read.node, script.code(read.tensor))
     because = "a loss in float64 is averaged with all its digits, its number in float32"
