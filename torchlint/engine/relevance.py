@@ -74,7 +74,7 @@ class _Words:
         return False
 
     def _has(self, word: str) -> bool:
-        """Return whether the text contains a word, as a whole name behind a space."""
+        """Return whether the text contains a word; with a space before it, where a name begins."""
         if word.startswith(" "):
             return re.search(rf"\b{re.escape(word[1:])}", self.text) is not None
         return word in (self._distinct if self._held and _is_unbroken(word) else self.text)

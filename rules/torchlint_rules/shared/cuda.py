@@ -244,7 +244,7 @@ def place(script: Script) -> cst.CSTNode | None:
 
 
 def may_hold_place(script: Script) -> bool:
-    """Return whether the file itself has a call or a loop that may be the place."""
+    """Return whether the file itself has a call or a loop that `place` may return."""
     loops, tree = script.loops, script.tree
     nodes: list[cst.For | cst.While] = [*tree.own(cst.For), *tree.own(cst.While)]
     return (

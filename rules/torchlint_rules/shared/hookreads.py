@@ -225,9 +225,9 @@ def _logged_by(script: Script, read: Reading) -> cst.Call | None:
 
 
 def _may_be_on_host(script: Script, tensor: cst.BaseExpression) -> bool:
-    """Return whether a tensor is one of the host on some path, which NCCL cannot average."""
-    values = script.values.origins.of(tensor).values
-    return any(map(script.values.placement.on_host, values))
+    """Return whether a tensor is, or may be, one of the host, which NCCL cannot average."""
+    origin = script.values.origins.of(tensor)
+    return not origin.complete or any(map(script.values.placement.on_host, origin.values))
 
 
 def _passed_on(script: Script, call: cst.Call, read: Reading) -> Fix | None:

@@ -26,7 +26,7 @@ def own_optimizers(script: Script) -> Iterator[tuple[cst.ClassDef, cst.For, str]
             continue
         loops = script.tree.within(owner.body, cst.For)
         loop = next((each for each in loops if script.values.key(each.iter) == "params"), None)
-        if loop is None or "_foreach_" in script.code(owner):
+        if loop is None or updates_lists(script, owner):
             continue
         words = (method_of(call) or "" for call in script.tree.within(loop.body, cst.Call))
         changed = any(True for _ in script.tree.within(loop.body, cst.AugAssign))
@@ -40,3 +40,9 @@ def _torch_name(script: Script, name: str) -> str | None:
     for word in _OWN.intersection(script.names.words(name)):
         rest = rest.replace(word, "", 1)
     return next((each for each in _NAMES if each.lower() == rest.strip("_")), None)
+
+
+def updates_lists(script: Script, owner: cst.ClassDef) -> bool:
+    """Return whether a class changes all tensors of a list in one call: `torch._foreach_add_`."""
+    called = (script.name(call.func) or "" for call in script.tree.within(owner, cst.Call))
+    return any(name.startswith("torch._foreach_") for name in called)

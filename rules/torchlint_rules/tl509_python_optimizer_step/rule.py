@@ -16,7 +16,7 @@ from torchlint_rules.tl509_python_optimizer_step.movingaverages import (
     in_two_lines,
     scaled_and_added,
 )
-from torchlint_rules.tl509_python_optimizer_step.ownoptimizers import own_optimizers
+from torchlint_rules.tl509_python_optimizer_step.ownoptimizers import own_optimizers, updates_lists
 from torchlint_rules.tl509_python_optimizer_step.weightdecay import can_decay
 
 _ITERATED: Final = frozenset("parameters named_parameters".split())
@@ -79,7 +79,7 @@ class PythonOptimizerStep(Rule):
     def _averages_in_parts(self, script: Script, loop: cst.For) -> Iterator[Finding]:
         names = frozenset(name.value for name in script.tree.within(loop.target, cst.Name))
         owner = script.scopes.class_of(script.scopes.function(loop) or loop)
-        if owner is not None and "_foreach_" in script.code(owner):
+        if owner is not None and updates_lists(script, owner):
             return
         forms = [scaled_and_added, in_two_lines]
         forms += [in_a_new_tensor] if _over_parameters(script, loop.iter) else []
