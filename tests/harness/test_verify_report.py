@@ -147,6 +147,7 @@ def test_what_depends_on_no_machine_comes_first_and_small_differences_are_left_o
 
 WORK = replace(FASTER, verdict=Verdict.FASTER, work=Speedup(2.6, 2.4, 2.8))
 ALL = replace(FASTER, variant=replace(FASTER.variant, kind="all", codes=("TL101", "TL102")))
+SLOWER = replace(FASTER, verdict=Verdict.SLOWER)
 EVEN = replace(FASTER, variant=replace(FASTER.variant, codes=("TL102",)), verdict=Verdict.SAME)
 APPLY = "`torchlint verify --apply train.py -- --lr 1` writes"
 
@@ -179,7 +180,11 @@ APPLY = "`torchlint verify --apply train.py -- --lr 1` writes"
         ),
         (
             (replace(FASTER, verdict=Verdict.UNSURE), replace(EVEN, verdict=Verdict.UNSURE), ALL),
-            "None of 2 fixes was kept alone (1.8x as fast together), and not all was decided: "
+            f"2 of 2 fixes kept, 1.8x as fast together, numbers equal bit for bit: {APPLY} them.",
+        ),
+        (
+            (SLOWER, replace(EVEN, verdict=Verdict.UNSURE), ALL),
+            "None of 2 fixes was kept, and not all was decided: "
             "`torchlint verify --budget 600 train.py -- --lr 1` measures longer.",
         ),
         ((), ""),

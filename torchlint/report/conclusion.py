@@ -45,10 +45,6 @@ def conclusion(report: Report) -> str:
 
 def _nothing_kept(report: Report, count: int) -> str:
     which = "The fix was not kept" if count == 1 else f"None of {count} fixes was kept"
-    whole = (each for each in report.outcomes if each.variant.kind == "all")
-    gained = _gained(next((each for each in whole if each.decision == "keep"), None))
-    if gained:
-        which = f"{which} alone ({gained[0]})"
     if any(outcome.verdict is Verdict.UNSURE for outcome in report.outcomes):
         command = _command(report, f"--budget {_LONGER}")
         return f"{which}, and not all was decided: `{command}` measures longer."

@@ -185,16 +185,18 @@ def decide(verdict: Verdict) -> Decision:
 
 
 def candidates(report: Report) -> tuple[str, ...]:
-    """Return the rules whose fixes were kept alone.
+    """Return the rules whose fixes were kept.
 
-    For those not measured alone, the result of all fixes together counts.
+    For those not measured alone, the result of all fixes together counts, and for all of them
+    where alone none of them was kept or reverted.
     """
     by_codes = {outcome.variant.codes: outcome for outcome in report.outcomes}
     alone = {codes: outcome for codes, outcome in by_codes.items() if len(codes) == 1}
     kept = {codes[0] for codes, outcome in alone.items() if outcome.decision == "keep"}
+    unjudged = all(outcome.decision == "none" for outcome in alone.values())
     for outcome in report.outcomes:
         if outcome.variant.kind == "all" and outcome.decision == "keep":
-            kept |= {code for code in outcome.variant.codes if (code,) not in alone}
+            kept |= {code for code in outcome.variant.codes if unjudged or (code,) not in alone}
     return tuple(sorted(kept))
 
 
@@ -204,7 +206,7 @@ def together(report: Report, codes: tuple[str, ...]) -> Outcome | None:
 
 
 def kept_together(report: Report) -> tuple[str, ...]:
-    """Return the rules whose fixes may be written: kept alone, sound and not slower together."""
+    """Return the rules whose fixes may be written: kept, sound and not slower together."""
     codes = candidates(report)
     outcome = together(report, codes)
     if outcome is None or outcome.verdict in (Verdict.SLOWER, Verdict.DIFFERENT):
