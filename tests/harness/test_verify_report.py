@@ -200,6 +200,13 @@ def test_the_last_line_says_what_was_gained_and_what_to_type(
     assert page.splitlines()[-2 if last else -1] == "As a page: report.html"
 
 
+def test_a_doubt_that_several_fixes_share_is_told_once() -> None:
+    noisy = Doubt.noisy_machine(0.8, 1.3)
+    outcomes = tuple(replace(each, doubts=(noisy,)) for each in (FASTER, EVEN, ALL))
+    text = verification_text(replace(REPORT, outcomes=outcomes), Paint())
+    assert text.count("  noisy-machine: too noisy to decide") == 1
+
+
 def test_a_working_tree_is_nothing_to_write() -> None:
     assert conclusion(replace(REPORT, against=Revision("main", "0123"))) == ""
 

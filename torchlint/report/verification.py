@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any, Final
 
 from torchlint.finding import Safety
 from torchlint.harness.judging.anatomy import Bound
+from torchlint.harness.judging.doubt import Doubt
 from torchlint.harness.judging.promise import SEEDS, Method
 from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
@@ -139,7 +141,7 @@ def _object(value: Bound | Interval | Launcher | Speedup | None) -> dict[str, An
 
 
 def verification_text(report: Report, paint: Paint, page: str = "") -> str:
-    """Return the report as text: each verdict first, then the measurements.
+    """Return the report as text: each verdict first, then the measurements, each doubt once.
 
     `page` is the file that shows it in a browser. The last line says what to do next.
     """
@@ -148,8 +150,11 @@ def verification_text(report: Report, paint: Paint, page: str = "") -> str:
     lines += [paint.warn(f"{doubt.name}: {doubt.message}") for doubt in report.doubts]
     if not report.outcomes:
         lines.append(nothing_to_verify(report))
+    told = set(report.doubts)
     for outcome in shown_outcomes(report):
-        lines += ["", *_outcome(outcome, paint)]
+        new = [doubt for doubt in outcome.doubts if doubt not in told]
+        lines += ["", *_outcome(outcome, new, paint)]
+        told.update(new)
     if report.diverted:
         shown = first_of(report.diverted, _SITES)
         lines += ["", f"Written by the script, kept out of your files: {shown}"]
@@ -239,14 +244,14 @@ def failure_line(script: str, failure: Failure) -> str:
     return f"{place}: {_FAILED[failure.kind].format(failure.message)}"
 
 
-def _outcome(outcome: Outcome, paint: Paint) -> list[str]:
+def _outcome(outcome: Outcome, doubts: Iterable[Doubt], paint: Paint) -> list[str]:
     decision = verdict_text(outcome)
     return [
         f"{paint.strong(title(outcome))}  {_painted(outcome, decision, paint)}",
         *(f"  {label:<16}  {text}" for label, text in facts(outcome) if text),
         *(f"    {line}" for line in _waits(outcome)),
         *(f"  {'new warning':<16}  {text}" for text in outcome.warnings),
-        *(paint.warn(f"  {doubt.name}: {doubt.message}") for doubt in outcome.doubts),
+        *(paint.warn(f"  {doubt.name}: {doubt.message}") for doubt in doubts),
     ]
 
 
