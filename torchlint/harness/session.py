@@ -164,7 +164,7 @@ class Session:
         took = time.monotonic() - began
         self._runner.serve(first)
         if self._runner.serving:
-            took -= min(first.importing, took / 2)
+            took = max(took - first.importing, sum(first.durations))
             self._runner.schedule.restart("numbers", took)
         self._fit_window(first, took)
         if self._plan.limited:

@@ -99,7 +99,7 @@ class Trace:
     """Whether times are those of the device's clock, not of the host's."""
     torch: str = ""
     importing: float = 0.0
-    """Seconds until the script had imported torch, which runs of a fork server save."""
+    """Seconds until the script had imported torch and was watched: a fork server saves them."""
     machine: Mapping[str, Any] = field(default_factory=dict)
     """The devices of the network by name, with what their speed depends on."""
     host_memory: int = 0

@@ -135,9 +135,9 @@ class Run:
     def _attach(self) -> None:
         from torchlint.harness.child.attachment import attach
 
-        self.importing = max(0.0, time.perf_counter() - self.started) if self.started else 0.0
         self.environment = dict(os.environ) != self.variables
         self.probe = attach(self.task, self.shadow, lambda: self.write("full"))
+        self.importing = time.perf_counter() - self.started if self.started else 0.0
 
     def _modules(self) -> tuple[str, ...]:
         """Return the project files that were imported, the script first."""
