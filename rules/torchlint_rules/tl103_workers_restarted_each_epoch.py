@@ -106,30 +106,35 @@ class _Workers(NamedTuple):
 
 def _workers(script: Script, loader: Loader) -> _Workers | None:
     """Return the workers of a loader, None if it has none or none by default."""
-    number, given = loader.workers, loader.given("num_workers")
+    number, given = loader.workers, loader.expression("num_workers")
     if number.is_literal:
         count = number.literal
         if type(count) is not int or count < 1:
             return None
         told = "one worker" if count == 1 else f"{count} workers"
-        if given is None or not isinstance(given.value, cst.Attribute):
-            return _Workers(told, "True")
-        return _Workers(told, f"{script.code(given.value)} > 0")  # other code may set it to 0
+        if isinstance(given, cst.Attribute):  # other code may set it to 0
+            return _Workers(told, _above_zero(script, loader, given))
+        return _Workers(told, "True")
     if given is None and number.state is State.DECIDED:
         return _chosen_workers(loader)
     if given is None or number.state in (State.ABSENT, State.UNKNOWN):
         return None
-    code = script.code(given.value)
-    option = script.values.options.of(given.value)
+    test = _above_zero(script, loader, given)
+    option = script.values.options.of(given)
     if option is not None and type(option.default) is int:
         told = f"workers (`{option.flag}` is {option.default} by default)"
-        return _Workers(told, f"{code} > 0") if option.default > 0 else None
-    if _is_positive(script, number.node or given.value):
+        return _Workers(told, test) if option.default > 0 else None
+    if _is_positive(script, number.node or given):
         return _Workers("workers", "True")
-    if _is_zero(script, given.value):
+    if _is_zero(script, given):
         return None
-    plain = isinstance(root_of(given.value, items=True), cst.Name)
-    return _Workers("workers", f"{code} > 0" if plain else "", "low")
+    plain = isinstance(root_of(given, items=True), cst.Name)
+    return _Workers("workers", test if plain else "", "low")
+
+
+def _above_zero(script: Script, loader: Loader, given: cst.BaseExpression) -> str:
+    """Return the code that says whether there are workers, empty unless the call spells it out."""
+    return f"{script.code(given)} > 0" if loader.given("num_workers") is not None else ""
 
 
 def _chosen_workers(loader: Loader) -> _Workers | None:

@@ -240,8 +240,8 @@ def _is_text(script: Script, arg: cst.Arg) -> bool:
 
 def _traits(script: Script, part: Part) -> set[Trait]:
     """Return the traits of a loader's dataset and of its collate function."""
-    given, datasets = part.loader.given("collate_fn"), script.loaders.datasets
-    dataset, collate = part.loader.dataset, given.value if given is not None else None
+    dataset, collate = part.loader.dataset, part.loader.expression("collate_fn")
+    datasets = script.loaders.datasets
     if dataset is None:
         return {Trait.UNSEEN}
     if part.steps and isinstance(part.steps[0], str):

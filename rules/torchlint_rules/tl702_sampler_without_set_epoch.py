@@ -91,17 +91,15 @@ def _drawn_by(script: Script, loader: Loader) -> list[cst.Call]:
 
 
 def _under(script: Script, loader: Loader) -> list[cst.Call]:
-    given = [loader.given("sampler"), loader.given("batch_sampler")]
     found: list[cst.Call] = []
-    for arg in given:
-        for value in script.values.origins.of(arg.value).values if arg is not None else ():
-            if not isinstance(value, cst.Call):
-                continue
-            if script.name(value.func) == _BATCHES:
-                inner = script.calls.at(value).given("sampler")
-                found += (_samplers(script, inner.value) or []) if inner is not None else []
-            elif script.name(value.func) == _SAMPLER:
-                found.append(value)
+    for value in (*loader.possible("sampler"), *loader.possible("batch_sampler")):
+        if not isinstance(value, cst.Call):
+            continue
+        if script.name(value.func) == _BATCHES:
+            inner = script.calls.at(value).given("sampler")
+            found += (_samplers(script, inner.value) or []) if inner is not None else []
+        elif script.name(value.func) == _SAMPLER:
+            found.append(value)
     return found
 
 

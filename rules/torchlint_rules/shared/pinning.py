@@ -136,8 +136,8 @@ def _can_pin(script: Script, loader: Loader) -> bool:
 
 def unseen(script: Script, loader: Loader) -> str:
     """Return what may put GPU tensors into a loader's batches, empty if nothing can."""
-    dataset, collate = loader.dataset, loader.given(_COLLATE)
-    makers = [collate.value] if collate is not None else _collate(loader) or ()
+    dataset, collate = loader.dataset, loader.expression(_COLLATE)
+    makers = [collate] if collate is not None else _collate(loader) or ()
     found = [script.loaders.provenance.unseen_tensors(dataset)] if dataset is not None else []
     found += [script.loaders.provenance.unseen_batches(maker) for maker in makers]
     named = next(filter(None, found), "")

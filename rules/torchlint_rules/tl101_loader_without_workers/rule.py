@@ -94,8 +94,8 @@ class LoaderWithoutWorkers(Rule):
         if loader.dataset is None:
             return None
         found = dict(loader.traits)
-        for function in filter(None, map(loader.given, ("collate_fn", "worker_init_fn"))):
-            found = {**script.loaders.datasets.callable_traits(function.value), **found}
+        for function in filter(None, map(loader.expression, ("collate_fn", "worker_init_fn"))):
+            found = {**script.loaders.datasets.callable_traits(function), **found}
         return found
 
     def _advice(self, script: Script, loader: Loader, traits: Traits) -> tuple[str, Fix | None]:
@@ -170,6 +170,6 @@ def _is_of_classes(script: Script, loader: Loader) -> bool:
 
 def _zero_by_default(script: Script, loader: Loader) -> Option | None:
     """Return the option of the command line that sets the number of workers, 0 by default."""
-    given = loader.given(_WORKERS)
-    option = script.values.options.of(given.value) if given is not None else None
+    given = loader.expression(_WORKERS)
+    option = script.values.options.of(given) if given is not None else None
     return option if option is not None and option.default == 0 else None

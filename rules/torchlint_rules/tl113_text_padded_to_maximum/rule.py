@@ -122,8 +122,7 @@ def _loops(script: Script) -> Iterator[_Reader]:
         networks = tuple(each for each in found if each is not None)
         if loader.dataset is not None and loader.training_loops:
             collate = loader.argument("collate_fn")
-            given = loader.given("collate_fn")
-            collator = given.value if given is not None else None
+            collator = loader.expression("collate_fn")
             yield _Reader(loader.dataset, "collate_fn", collate, collator, False, networks)
 
 

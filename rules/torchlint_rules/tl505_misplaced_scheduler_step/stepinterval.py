@@ -45,11 +45,6 @@ def mismatch(script: Script, step: SchedulerStep) -> tuple[str, Edits | None, st
     return (found.text, found.edits, found.title) if found is not None else None
 
 
-def _given(script: Script, made: Schedule, name: str) -> cst.BaseExpression | None:
-    arg = script.calls.at(made.call).given(name)
-    return arg.value if arg is not None else None
-
-
 def _number(script: Script, made: Schedule, name: str) -> float | None:
     value = script.calls.at(made.call).argument(name)
     number = value.literal if value.state is State.KNOWN else None
@@ -85,8 +80,8 @@ def _listed(script: Script, step: SchedulerStep) -> str:
 def _batches(script: Script, made: Schedule) -> str:
     """Return the argument by which a scheduler counts batches, empty if it may count epochs."""
     if made.name == "OneCycleLR":
-        per_epoch = _given(script, made, "steps_per_epoch")
-        total = _given(script, made, "total_steps")
+        per_epoch = script.calls.at(made.call).expression("steps_per_epoch")
+        total = script.calls.at(made.call).expression("total_steps")
         if per_epoch is not None and not script.values.value_of(per_epoch).equals(1):
             return f"`steps_per_epoch={script.code(per_epoch)}`"
         if total is not None and _speaks(script, total) == "batches":
@@ -176,11 +171,11 @@ def _total(script: Script, made: Schedule) -> cst.BaseExpression | None:
     kind = script.calls.at(made.call).argument("name").literal
     if word is None or (isinstance(kind, str) and kind.startswith("constant")):
         return None
-    return _given(script, made, word)
+    return script.calls.at(made.call).expression(word)
 
 
 def _one_cycle(script: Script, made: Schedule, epochs: list[Loop]) -> str:
-    total = _given(script, made, "total_steps")
+    total = script.calls.at(made.call).expression("total_steps")
     if total is not None and _is_epochs(script, total, epochs):
         return f"`total_steps={script.code(total)}` is a number of epochs"
     planned = _number(script, made, "epochs")
@@ -194,7 +189,7 @@ def _one_cycle(script: Script, made: Schedule, epochs: list[Loop]) -> str:
 def _decay(script: Script, made: Schedule) -> str:
     if made.name == "StepLR":
         size, gamma = _number(script, made, "step_size"), _gamma(script, made)
-        span = _given(script, made, "step_size")
+        span = script.calls.at(made.call).expression("step_size")
         if span is not None and _speaks(script, span) == "epochs":
             return f"`step_size={script.code(span)}` is a number of epochs"
     else:
@@ -212,7 +207,7 @@ def _gamma(script: Script, made: Schedule) -> float | None:
 
 
 def _milestones(script: Script, made: Schedule) -> str:
-    given = _given(script, made, "milestones")
+    given = script.calls.at(made.call).expression("milestones")
     if given is None:
         return ""
     if _speaks(script, given) == "epochs":

@@ -140,7 +140,7 @@ def _is_kept(
     if script.kind(owner) not in _NETWORKS or not _is_guarded(script, line, target):
         return False
     if isinstance(root, cst.Attribute):
-        return _speaks(script, target) and not _is_used_at_once(script, line, root)
+        return not _is_used_at_once(script, line, root)
     loop = _training(script, line, owner)
     bound = script.scopes.stored(root)
     return loop is not None and any(
@@ -223,7 +223,7 @@ def _uses(script: Script, root: cst.BaseExpression) -> list[cst.Name]:
     ]
 
 
-def _is_target(script: Script, name: cst.Name) -> bool:
+def _is_target(script: Script, name: cst.Name | cst.Attribute) -> bool:
     """Return whether a name is the container of an assigned key (`best["model"] = …`)."""
     holder = script.tree.parent(name)
     return isinstance(holder, cst.Subscript) and isinstance(
@@ -237,6 +237,7 @@ def _is_used_at_once(script: Script, line: cst.Assign, root: cst.Attribute) -> b
     return block is not None and any(
         other.attr.value == root.attr.value
         and script.scopes.stored(other) is None
+        and not _is_target(script, other)
         and script.tree.order(other) > script.tree.order(line)
         for other in script.tree.within(block, cst.Attribute)
     )

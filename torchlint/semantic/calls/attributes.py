@@ -8,9 +8,11 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls.instances import SAME
 from torchlint.semantic.calls.part import Part
 from torchlint.semantic.calls.passing import Passing
 from torchlint.semantic.scope.scopes import Binding, How, dotted
+from torchlint.semantic.syntax.methods import receiver_of
 
 _HYPERPARAMETERS: Final = "self.hparams"
 _KEEPS: Final = "save_hyperparameters"
@@ -48,6 +50,28 @@ class Attributes(Part):
                 found += self._assigned_later(node.attr.value, lineage[: number + 1], lineage)
                 break
         return (*found, *self._assigned_outside(node.attr.value, lineage))
+
+    def handed(self, instance: cst.BaseExpression, name: str) -> cst.BaseExpression | None:
+        """Return what the call that makes an instance passes for an attribute that keeps it."""
+        functions = self.functions
+        known = functions.bindings(instance)
+        made = known[0].value if len(known) == 1 else None
+        owner = functions.definition(made.func) if isinstance(made, cst.Call) else None
+        start = functions.method(owner, "__init__") if isinstance(owner, cst.ClassDef) else None
+        if start is None or not isinstance(made, cst.Call) or not isinstance(owner, cst.ClassDef):
+            return None
+        kept = [
+            binding.value
+            for line in functions.lineage(owner)
+            for binding in self.scopes.scope_at(line).bindings.get(f"self.{name}", ())
+        ]
+        value = kept[0] if len(kept) == 1 else None
+        while isinstance(value, cst.Call) and (moved := receiver_of(value, *SAME)) is not None:
+            value = moved
+        parameter = self.scopes.only(value).parameter if isinstance(value, cst.Name) else None
+        if parameter is None or self.scopes.function(value) is not start:
+            return None
+        return self.passing.passed(made, start, parameter.name.value)
 
     def _kept_parameters(self, node: cst.Attribute) -> tuple[Binding, ...]:
         """Return the parameter that `self.hparams.name` holds, if the class keeps them."""

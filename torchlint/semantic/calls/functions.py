@@ -51,8 +51,11 @@ class Functions:
         self.is_base = self._overriding.is_base
         """Return whether another class in view derives from a class."""
         self._passing = Passing(self)
-        self.attribute = Attributes(self._passing).bindings
+        attributes = Attributes(self._passing)
+        self.attribute = attributes.bindings
         """Return the bindings of an attribute of a module or of an instance of a class in view."""
+        self.handed = attributes.handed
+        """Return what the call that makes an instance passes for an attribute that keeps it."""
         self._unpacking = Unpacking(self)
         self.switches = Switches(self)
         self.owner_of_self = self._passing.owner_of_self

@@ -76,8 +76,8 @@ class Items(ValueAnalysis):
     def _of_loaders(self) -> Iterator[ItemCode]:
         """Yield the collate functions passed to loaders, and those named like one."""
         for call in self._loaders():
-            given = self.values.argument_node(call, "collate_fn", 6)
-            for value in self.origins.of(given.value).values if given is not None else ():
+            given = self.values.expression(call, "collate_fn", 6)
+            for value in self.origins.of(given).values if given is not None else ():
                 if isinstance(value, cst.Lambda):
                     yield ItemCode(value, Per.BATCH, "the collate function", None)
                 function = self.functions.run_by(value)

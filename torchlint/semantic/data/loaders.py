@@ -75,15 +75,21 @@ class Loader(CallSite):
             return self.values.argument_node(self._prepared, name)
         return found
 
+    def expression(self, name: str, position: int | None = None) -> cst.BaseExpression | None:
+        """Return what is passed for a parameter, also in a dictionary or a `functools.partial`."""
+        found = super().expression(name, position)
+        if found is None and self._prepared is not None:
+            return self.values.expression(self._prepared, name)
+        return found
+
     @property
     def _prepared(self) -> cst.Call | None:
         return self._loaders.functions.prepared(self.node)
 
     @property
     def dataset(self) -> cst.BaseExpression | None:
-        """The expression for the dataset, None if the call does not spell it out."""
-        given = self.given("dataset")
-        return None if given is None else given.value
+        """The expression for the dataset, None if it is not in view."""
+        return self.expression("dataset")
 
     def possible(self, name: str) -> tuple[cst.BaseExpression, ...]:
         """Return the expressions that an argument can be, also those of dictionaries behind `**`.

@@ -33,11 +33,11 @@ class TokenBatches(Analysis):
 
     def are_loaded(self, loader: CallSite) -> bool:
         """Return whether all that the batches of a loader hold is small."""
-        collate, dataset = loader.given("collate_fn"), loader.given("dataset")
+        collate, dataset = loader.expression("collate_fn"), loader.expression("dataset")
         if collate is not None:
-            made = self.origins.of(collate.value).values
+            made = self.origins.of(collate).values
             return bool(made) and all(map(self._collates, made))
-        made = self.origins.of(dataset.value).values if dataset is not None else ()
+        made = self.origins.of(dataset).values if dataset is not None else ()
         return bool(made) and all(map(self._reads, made))
 
     def _collates(self, made: cst.BaseExpression) -> bool:

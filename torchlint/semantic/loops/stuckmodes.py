@@ -250,12 +250,24 @@ class StuckModes(LoopAnalysis):
             first = parameters[0] == root and self.scopes.class_of(function) is not None
             if first and isinstance(call.func, cst.Attribute):
                 given = call.func.value
+                kept, _, below = rest.partition(".")
+                handed = self.functions.handed(given, kept) if kept else None
+                if handed is not None and self._is_known_at(handed, call):
+                    given, rest = handed, below
             else:
                 given = self.functions.passed(call, function, root)
             outer = _plain(dotted(given)) if given is not None else ""
             return f"{outer}.{rest}" if outer and rest else outer
         bound = self.scopes.scope_at(function).bindings
         return "" if root in bound else path
+
+    def _is_known_at(self, node: cst.BaseExpression, call: cst.Call) -> bool:
+        """Return whether the path of an expression means the same where a call stands."""
+        if self.scopes.home(node) is self.scopes.home(call):
+            return True
+        if dotted(node).startswith("self."):
+            return self.scopes.class_of(node) is self.scopes.class_of(call)
+        return self.scopes.function(node) is None
 
 
 def _plain(path: str) -> str:

@@ -256,11 +256,10 @@ class TrainerCall(NamedTuple):
         return values.argument(self.call, old) if found.state is State.ABSENT and old else found
 
     def given(self, name: str) -> cst.BaseExpression | None:
-        """Return the expression that the call spells out for an argument."""
+        """Return the expression that the call, or a dictionary of it, has for an argument."""
         values, old = self.trainings.values, _OLD_NAMES.get(name, name)
-        found = values.argument_node(self.call, name, self._position(name))
-        found = found or values.argument_node(self.call, old)
-        return None if found is None else found.value
+        found = values.expression(self.call, name, self._position(name))
+        return found or values.expression(self.call, old)
 
     def _position(self, name: str) -> int | None:
         known = self.framework == "transformers" and name in _POSITIONS

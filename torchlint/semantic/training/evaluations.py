@@ -157,9 +157,13 @@ class Evaluations(LoopAnalysis):
         return says_evaluation(text) and not says_training(text)
 
     def _is_named(self, function: cst.FunctionDef | None) -> bool:
-        if function is None:
+        """Return whether the name of a function, or else that of its class, says evaluation."""
+        if function is None or says_training(function.name.value):
             return False
-        return says_evaluation(function.name.value) and not says_training(function.name.value)
+        owner = self.scopes.class_of(function)
+        named = owner.name.value if owner is not None else ""
+        by_class = says_evaluation(named) and not says_training(named)
+        return by_class or says_evaluation(function.name.value)
 
     def _is_unit_test(self, function: cst.FunctionDef, loader: cst.BaseExpression | None) -> bool:
         """Return whether a function is only called by a test runner."""

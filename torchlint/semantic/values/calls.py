@@ -47,6 +47,10 @@ class CallSite:
         """Return the argument node if the call spells it out."""
         return self.values.argument_node(self.node, name, self._place(name, position))
 
+    def expression(self, name: str, position: int | None = None) -> cst.BaseExpression | None:
+        """Return what is passed for a parameter, also in a dictionary that a name holds."""
+        return self.values.expression(self.node, name, self._place(name, position))
+
     def _place(self, name: str, position: int | None) -> int | None:
         return place(self.name, self.method, name) if position is None else position
 

@@ -228,6 +228,29 @@ class Values(Analysis):
             return plain[position]
         return None
 
+    def expression(
+        self, call: cst.Call, name: str, position: int | None = None
+    ) -> cst.BaseExpression | None:
+        """Return what a call passes for a parameter, also in a dictionary that a name holds."""
+        found = self.argument_node(call, name, position)
+        if found is not None:
+            return found.value
+        splats = [arg.value for arg in call.args if arg.star == "**"]
+        return self._only_entry(splats[0], name) if len(splats) == 1 else None
+
+    def _only_entry(self, node: cst.BaseExpression, key: str) -> cst.BaseExpression | None:
+        """Return the expression for a key where a dictionary is made, if nothing changes it."""
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            made = self.scopes.only(node).value
+            changed = any(True for _ in self._changes(node, key))
+            return None if made is None or changed else self._only_entry(made, key)
+        if isinstance(node, cst.Call) and self.names.name(node.func) in DICTIONARIES:
+            arg = self.argument_node(node, key)
+            return arg.value if arg is not None else None
+        elements = node.elements if isinstance(node, cst.Dict) else ()
+        found = [e for e in elements if isinstance(e, cst.DictElement) and _is_key(e, key)]
+        return found[0].value if len(found) == 1 else None
+
     def entry(self, node: cst.BaseExpression, key: str) -> Value:
         """Return the value of a dictionary at a key, ABSENT if it certainly lacks the key."""
         return self._entry((node, key))
@@ -415,3 +438,7 @@ def _agree(values: list[Value]) -> Value:
     if first.node is not None and all(value.node is first.node for value in values):
         return first
     return _DECIDED
+
+
+def _is_key(element: cst.DictElement, key: str) -> bool:
+    return isinstance(element.key, cst.SimpleString) and element.key.evaluated_value == key
