@@ -433,6 +433,7 @@ class Modes(LoopAnalysis):
             and all(born)
             and not any(
                 switch.mode is Mode.TRAIN
+                and switch.network is not None  # else a method's, whose calls are looked at, too
                 and self.same_network(switch.network, network)
                 and not self._differ(switch.network, network)
                 for call in self.tree.all(cst.Call)

@@ -31,7 +31,15 @@ class StepFunctions(LoopAnalysis):
 
     def is_pass(self, function: cst.FunctionDef) -> bool:
         """Return whether a call of a function is one pass of a training, for whatever runs it."""
-        return self.ownership.rate(function) is Rate.STEP or self.makes(function)
+        if self.ownership.rate(function) is Rate.STEP or self.makes(function):
+            return True
+        calls = self.functions.callers(function)
+        return bool(calls) and all(map(self._is_made_in_pass, calls))
+
+    def _is_made_in_pass(self, call: cst.Call) -> bool:
+        """Return whether a loop over training batches makes a call in its own body."""
+        loop = next(self.loops.around(call), None)
+        return loop is not None and loop.role is Role.TRAIN_BATCH
 
     @memoized(False)
     def makes(self, function: cst.FunctionDef) -> bool:
