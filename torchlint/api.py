@@ -11,7 +11,7 @@ from torchlint.semantic.data.loaders import Loader
 from torchlint.semantic.data.parts import Part
 from torchlint.semantic.edits.rewrite import Edits
 from torchlint.semantic.loops.frequency import Frequency
-from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation
+from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation, PassFunction
 from torchlint.semantic.loops.loops import Loop, Role
 from torchlint.semantic.loops.modes import Mode
 from torchlint.semantic.loops.ownership import Duty
@@ -113,6 +113,7 @@ __all__ = [
     "Optimizer",
     "Option",
     "Part",
+    "PassFunction",
     "Per",
     "Rate",
     "Reading",

@@ -64,13 +64,13 @@ class GradientSyncInAccumulation(Rule):
             ):
                 yield from self._of_helper(script, window)
         for part in script.loops.gradient_accumulations.of_functions():
-            networks = _networks(script, part.function.body, part.closing)
+            networks = _networks(script, part.around.body, part.closing)
             if (
                 networks
                 and script.loops.owner(part.closing) in _LEFT_TO_US
-                and not _is_managed(script, part.function, part.closing.test)
+                and not _is_managed(script, part.around, part.test)
             ):
-                message = _message(script, part.closing.test, networks)
+                message = _message(script, part.test, networks)
                 yield Finding(self.code, script.span(part.backwards[-1]), message)
 
     def _of_helper(self, script: Script, window: GradientAccumulation) -> Iterator[Finding]:
@@ -86,15 +86,14 @@ class GradientSyncInAccumulation(Rule):
 
     def _of_frameworks(self, script: Script) -> Iterator[Finding]:
         """Flag the windows in whose passes Accelerate or Fabric averages the gradients."""
-        for window in script.loops.gradient_accumulations.all():
+        windows = script.loops.gradient_accumulations
+        for window in (*windows.all(), *windows.of_functions()):
             call = window.backwards[-1]
-            cure = _CURES.get(script.loops.owner(window.loop.node))
-            receiver = receiver_of(call)
+            owns, receiver = script.loops.owner(call), receiver_of(call)
+            cure = _CURES.get(owns)
             if cure is None or receiver is None or not call.args:
                 continue
-            if _is_managed(script, window.loop.node, window.test) or accumulates_under(
-                script, script.loops.owner(window.loop.node)
-            ):
+            if _is_managed(script, window.around, window.test) or accumulates_under(script, owns):
                 continue
             owner = script.code(receiver)
             message = (

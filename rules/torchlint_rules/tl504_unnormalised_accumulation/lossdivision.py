@@ -12,6 +12,7 @@ from torchlint.api import (
     GradientAccumulation,
     How,
     Kind,
+    PassFunction,
     Script,
     State,
     method_of,
@@ -34,7 +35,7 @@ _BATCH: Final = re.compile(r"batch|\bbs\b", re.IGNORECASE)
 
 def is_averaged(
     script: Script,
-    window: GradientAccumulation,
+    window: GradientAccumulation | PassFunction,
     size: cst.BaseExpression,
     losses: list[cst.BaseExpression],
 ) -> bool:
@@ -43,8 +44,7 @@ def is_averaged(
     return (
         any(_is_scaled(script, loss, word, ASSIGNED) for loss in losses)
         or any(
-            each.attr.value == "grad"
-            for each in script.tree.within(window.loop.node, cst.Attribute)
+            each.attr.value == "grad" for each in script.tree.within(window.around, cst.Attribute)
         )
         or script.optimizers.gradient_work.changes(window)
         or _rate_is_scaled(script, word)
@@ -170,10 +170,10 @@ def _is_for_sums(script: Script, node: cst.BaseExpression) -> bool:
     )
 
 
-def _is_scale_free(script: Script, window: GradientAccumulation) -> bool:
+def _is_scale_free(script: Script, window: GradientAccumulation | PassFunction) -> bool:
     """Return whether every optimizer is an Adam variant and nothing else reads the gradients."""
-    region = script.tree.parent(window.loop.node) or window.loop.node
-    if "clip_grad" in script.code(window.loop.node if window.closing else region):
+    region = script.tree.parent(window.around) or window.around
+    if "clip_grad" in script.code(window.around if window.closing else region):
         return False
     steps = [call for call in script.optimizers.steps if script.tree.inside(call, region)]
     stepped = [script.optimizers.stepped(call) for call in steps]

@@ -14,6 +14,7 @@ from torchlint.api import (
     Finding,
     Fix,
     GradientAccumulation,
+    PassFunction,
     Rule,
     Script,
     method_of,
@@ -31,8 +32,9 @@ _TAIL: Final = ", and what an epoch leaves over is stepped with at its end"
 class UnnormalisedAccumulation(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every accumulation window whose losses are not divided."""
-        for window in script.loops.gradient_accumulations.all():
-            if script.loops.is_done(window.loop.node, Duty.DIVIDING):
+        accumulations = script.loops.gradient_accumulations
+        for window in (*accumulations.all(), *accumulations.of_functions()):
+            if script.loops.is_done(window.around, Duty.DIVIDING):
                 continue
             size = _size(script, window)
             if size is None:
@@ -62,7 +64,7 @@ class UnnormalisedAccumulation(Rule):
     def _finding(
         self,
         script: Script,
-        window: GradientAccumulation,
+        window: GradientAccumulation | PassFunction,
         size: cst.BaseExpression,
         losses: list[cst.BaseExpression],
     ) -> Finding:
@@ -74,7 +76,7 @@ class UnnormalisedAccumulation(Rule):
             f"`({loss} / {written}).backward()`"
         )
         fix = None
-        if not _changes(script, window, size):
+        if isinstance(window, GradientAccumulation) and not _changes(script, window, size):
             tail = _tail(script, window)
             edits = [_divided(script, each, written) for each in losses]
             because = _BECAUSE.format(written) + (_TAIL if tail else "")
@@ -85,10 +87,12 @@ class UnnormalisedAccumulation(Rule):
 # -- how many passes -----------------------------------------------------------
 
 
-def _size(script: Script, window: GradientAccumulation) -> cst.BaseExpression | None:
+def _size(script: Script, window: GradientAccumulation | PassFunction) -> cst.BaseExpression | None:
     """Return the size of a window in iterations, None unless the file states it."""
     found = _remainder(script, window)
-    size = found.right if found is not None else _parts_of_batch(script, window)
+    size = found.right if found is not None else None
+    if found is None and isinstance(window, GradientAccumulation):
+        size = _parts_of_batch(script, window)
     if not isinstance(size, (cst.Name, cst.Attribute, cst.Integer, cst.Subscript)):
         return None
     if script.values.value_of(size).equals(1) or (
@@ -98,7 +102,9 @@ def _size(script: Script, window: GradientAccumulation) -> cst.BaseExpression | 
     return size
 
 
-def _remainder(script: Script, window: GradientAccumulation) -> cst.BinaryOperation | None:
+def _remainder(
+    script: Script, window: GradientAccumulation | PassFunction
+) -> cst.BinaryOperation | None:
     """Return the only `i % k` in the test that closes a window."""
     if window.test is None or window.closing is None:
         return None
@@ -127,11 +133,11 @@ def _parts_of_batch(script: Script, window: GradientAccumulation) -> cst.BaseExp
 
 
 def _counts_passes(
-    script: Script, window: GradientAccumulation, remainder: cst.BinaryOperation
+    script: Script, window: GradientAccumulation | PassFunction, remainder: cst.BinaryOperation
 ) -> bool:
-    """Return whether the dividend changes with the iterations of this loop."""
+    """Return whether the dividend changes from pass to pass."""
     return any(
-        script.tree.inside(binding.node, window.loop.node)
+        script.tree.inside(binding.node, window.around)
         for name in script.tree.within(remainder.left, cst.Name)
         for binding in script.scopes.reaching(name)
     )

@@ -35,13 +35,23 @@ class GradientAccumulation(NamedTuple):
     closing: cst.If | None
     test: cst.BaseExpression | None
 
+    @property
+    def around(self) -> LoopNode:
+        """The code that runs once in each pass."""
+        return self.loop.node
 
-class Window(NamedTuple):
+
+class PassFunction(NamedTuple):
     """A function of one pass that runs backward and steps an optimizer under `closing`."""
 
-    function: cst.FunctionDef
+    around: cst.FunctionDef
     backwards: tuple[cst.Call, ...]
     closing: cst.If
+
+    @property
+    def test(self) -> cst.BaseExpression:
+        """The test that selects the passes that step."""
+        return self.closing.test
 
 
 class GradientAccumulations(LoopAnalysis):
@@ -63,7 +73,7 @@ class GradientAccumulations(LoopAnalysis):
         )
         return any(option is not None and option.default == 1 for option in found)
 
-    def of_functions(self) -> Iterator[Window]:
+    def of_functions(self) -> Iterator[PassFunction]:
         """Yield every function of one pass that steps once in several calls."""
         for function in self.tree.all(cst.FunctionDef):
             calls = [*self.functions.own(function.body, cst.Call)]
@@ -78,7 +88,7 @@ class GradientAccumulations(LoopAnalysis):
             if closing is None or self._clears(function, besides=closing):
                 continue
             if not any(self.tree.inside(call, closing) for call in backwards):
-                yield Window(function, tuple(backwards), closing)
+                yield PassFunction(function, tuple(backwards), closing)
 
     def all(self) -> Iterator[GradientAccumulation]:
         """Yield every loop that accumulates gradients, in source order."""

@@ -8,7 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.loops.analysis import LoopAnalysis
-from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation
+from torchlint.semantic.loops.gradientaccumulation import GradientAccumulation, PassFunction
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import dotted
@@ -35,11 +35,13 @@ class GradientWork(LoopAnalysis):
         super().__init__(loops)
         self.updates = updates
 
-    def changes(self, accumulation: GradientAccumulation) -> bool:
+    def changes(self, accumulation: GradientAccumulation | PassFunction) -> bool:
         """Return whether code between the backward passes and the step may change the gradients."""
         return any(self._may_change(node, CALLED) for node in self._between(accumulation))
 
-    def _between(self, accumulation: GradientAccumulation) -> Iterator[cst.Call | cst.Attribute]:
+    def _between(
+        self, accumulation: GradientAccumulation | PassFunction
+    ) -> Iterator[cst.Call | cst.Attribute]:
         """Yield the calls and gradient accesses between the last backward and the step."""
         region = self._region(accumulation)
         acts = self.updates.within(region)
@@ -53,9 +55,9 @@ class GradientWork(LoopAnalysis):
         ]
         yield from (node for node in found if first < self.tree.order(node) < end)
 
-    def _region(self, accumulation: GradientAccumulation) -> cst.CSTNode:
+    def _region(self, accumulation: GradientAccumulation | PassFunction) -> cst.CSTNode:
         """Return the body of the loop, or the block around it if the step is behind the loop."""
-        loop = accumulation.loop.node
+        loop = accumulation.around
         around = self.tree.parent(loop)
         behind = accumulation.closing is None and accumulation.test is None and around is not None
         return around if behind and around is not None else loop.body
