@@ -36,13 +36,24 @@ def mismatch(script: Script, step: SchedulerStep) -> tuple[str, Edits | None, st
     """Return the message for a scheduler with a wrong step interval, the fix and its title."""
     if not step.names or not step.made:
         return None
-    loop = script.loops.batch_loop(step.call)
+    loop = _pass_of(script, step.call)
     found = (
         _with_each_batch(script, step, loop)
         if loop is not None and loop.role is Role.TRAIN_BATCH and loop.loader is not None
         else _with_each_epoch(script, step)
     )
     return (found.text, found.edits, found.title) if found is not None else None
+
+
+def _pass_of(script: Script, step: cst.Call) -> Loop | None:
+    """Return the batch loop with each pass of which a call runs, also through one function."""
+    loop, function = script.loops.batch_loop(step), script.scopes.function(step)
+    if loop is not None or function is None:
+        return loop
+    calls = script.functions.callers(function)
+    loop = script.loops.batch_loop(calls[0]) if len(calls) == 1 else None
+    rare = loop is not None and is_now_and_then(script, calls[0], loop.node.body)
+    return None if rare or is_now_and_then(script, step, function) else loop
 
 
 def _number(script: Script, made: Schedule, name: str) -> float | None:

@@ -54,8 +54,8 @@ class Attributes(Part):
     def handed(self, instance: cst.BaseExpression, name: str) -> cst.BaseExpression | None:
         """Return what the call that makes an instance passes for an attribute that keeps it."""
         functions = self.functions
-        known = functions.bindings(instance)
-        made = known[0].value if len(known) == 1 else None
+        known = () if isinstance(instance, cst.Call) else functions.bindings(instance)
+        made = known[0].value if len(known) == 1 else instance
         owner = functions.definition(made.func) if isinstance(made, cst.Call) else None
         start = functions.method(owner, "__init__") if isinstance(owner, cst.ClassDef) else None
         if start is None or not isinstance(made, cst.Call) or not isinstance(owner, cst.ClassDef):

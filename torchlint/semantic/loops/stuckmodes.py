@@ -56,8 +56,8 @@ class StuckModes(LoopAnalysis):
         for loop in self.loops.all():
             if loop.role is not Role.TRAIN_BATCH:
                 continue
-            for path, call in self._trained(loop).items():
-                for each in self._around(call, path, loop, call, CALLED):
+            for path, (call, network) in self._trained(loop).items():
+                for each in self._around(call, path, loop, network, CALLED):
                     place = each.at if self.is_shared(each) else each.switch
                     found.setdefault((id(each.switch), id(place)), each)
         return tuple(found.values())
@@ -69,34 +69,44 @@ class StuckModes(LoopAnalysis):
             return False
         return len(self.functions.callers(function)) > 1
 
-    def _trained(self, loop: Loop) -> dict[str, cst.Call]:
-        """Return the networks that a loop trains, each with the first call that runs it."""
-        found: dict[str, cst.Call] = {}
+    def _trained(self, loop: Loop) -> dict[str, tuple[cst.Call, cst.BaseExpression | None]]:
+        """Return the networks that a loop trains, with the first call that leads there.
+
+        Each comes as the loop spells it, None if it does not.
+        """
+        found: dict[str, tuple[cst.Call, cst.BaseExpression | None]] = {}
         for call in self.functions.own(loop.node.body, cst.Call):
             if next(self.loops.around(call), None) is loop:
-                for path, run in self._run_by(call, CALLED):
-                    found.setdefault(path, run)
+                for path, network in self._run_by(call, CALLED):
+                    spelled = network if _plain(dotted(network)) == path else None
+                    found.setdefault(path, (call, spelled))
         found.pop("", None)
         return found
 
-    def _run_by(self, call: cst.Call, depth: int) -> Iterator[tuple[str, cst.Call]]:
-        """Yield the networks that a call may run with gradients, each with the call that does."""
+    def _run_by(self, call: cst.Call, depth: int) -> Iterator[tuple[str, cst.BaseExpression]]:
+        """Yield the networks that a call may run with gradients, by the path where it stands."""
         network = self.loops.module_call(call)
         if network is not None:
             if self.gradients.grad(call) is not Grad.OFF:
-                yield _plain(dotted(network)), call
+                yield _plain(dotted(network)), network
             return
         runs = depth and self.gradients.grad(call) is not Grad.OFF
         callee = self.functions.callee(call) if runs else None
         for inner in self.functions.own(callee.body, cst.Call) if callee is not None else ():
-            for path, run in self._run_by(inner, depth - 1):
+            for path, network in self._run_by(inner, depth - 1):
                 assert callee is not None
-                yield self._in_caller(path, call, callee), run
+                given = self.functions.passed(call, callee, path)
+                yield self._in_caller(path, call, callee), given or network
 
     # -- up from a training loop --------------------------------------------------------
 
     def _around(
-        self, place: cst.Call, path: str, training: Loop, first: cst.Call, depth: int
+        self,
+        place: cst.Call,
+        path: str,
+        training: Loop,
+        spelled: cst.BaseExpression | None,
+        depth: int,
     ) -> Iterator[StuckMode]:
         """Yield the stuck modes at a place, following enclosing loops and callers."""
         for loop in self.loops.around(place):
@@ -110,7 +120,7 @@ class StuckModes(LoopAnalysis):
                 [each for each in changes if not self._is_before(each, place)], path
             )
             if behind is not None:
-                network = self._spelled(path, first, training, behind.switch)
+                network = spelled or self._switched(path, behind.switch)
                 if behind.mode is Mode.EVAL and network is not None:
                     yield StuckMode(network, training, loop, behind.switch, behind.at)
                 return
@@ -124,14 +134,10 @@ class StuckModes(LoopAnalysis):
         for call in self.functions.callers(function):
             outer = self._in_caller(path, call, function)
             if outer:
-                yield from self._around(call, outer, training, first, depth - 1)
+                yield from self._around(call, outer, training, spelled, depth - 1)
 
-    def _spelled(
-        self, path: str, run: cst.Call, training: Loop, switch: cst.Call
-    ) -> cst.BaseExpression | None:
-        """Return the network of a path as a training loop spells it, else as its `eval()` does."""
-        if self.scopes.home(run) is self.scopes.home(training.node):
-            return self.loops.module_call(run)
+    def _switched(self, path: str, switch: cst.Call) -> cst.BaseExpression | None:
+        """Return the network of a path as its `eval()` spells it."""
         changed = self.modes.switch(switch)
         network = changed.network if changed is not None else None
         return network if network is not None and _plain(dotted(network)) == path else None
