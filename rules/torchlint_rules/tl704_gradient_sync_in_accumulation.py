@@ -86,8 +86,7 @@ class GradientSyncInAccumulation(Rule):
 
     def _of_frameworks(self, script: Script) -> Iterator[Finding]:
         """Flag the windows in whose passes Accelerate or Fabric averages the gradients."""
-        windows = script.loops.gradient_accumulations
-        for window in (*windows.all(), *windows.of_functions()):
+        for window in script.loops.gradient_accumulations.windows():
             call = window.backwards[-1]
             owns, receiver = script.loops.owner(call), receiver_of(call)
             cure = _CURES.get(owns)

@@ -32,8 +32,7 @@ _TAIL: Final = ", and what an epoch leaves over is stepped with at its end"
 class UnnormalisedAccumulation(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every accumulation window whose losses are not divided."""
-        accumulations = script.loops.gradient_accumulations
-        for window in (*accumulations.all(), *accumulations.of_functions()):
+        for window in script.loops.gradient_accumulations.windows():
             if script.loops.is_done(window.around, Duty.DIVIDING):
                 continue
             size = _size(script, window)

@@ -40,9 +40,8 @@ _CLIPPED_NOW: Final = "gradients that were never clipped are clipped from now on
 class MisplacedClipping(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every misplaced clipping."""
-        windows = script.loops.gradient_accumulations
-        closings = [each.closing for each in windows.all() if each.closing is not None]
-        closings += [each.closing for each in windows.of_functions()]
+        windows = script.loops.gradient_accumulations.windows()
+        closings = [each.closing for each in windows if each.closing is not None]
         for site in script.calls.of(*_CLIPS):
             call = site.node
             said = _said(script, call, closings)

@@ -68,8 +68,10 @@ class Attributes(Part):
         value = kept[0] if len(kept) == 1 else None
         while isinstance(value, cst.Call) and (moved := receiver_of(value, *SAME)) is not None:
             value = moved
-        parameter = self.scopes.only(value).parameter if isinstance(value, cst.Name) else None
-        if parameter is None or self.scopes.function(value) is not start:
+        if not isinstance(value, cst.Name) or self.scopes.function(value) is not start:
+            return None
+        parameter = self.scopes.only(value).parameter
+        if parameter is None:
             return None
         return self.passing.passed(made, start, parameter.name.value)
 

@@ -73,6 +73,11 @@ class GradientAccumulations(LoopAnalysis):
         )
         return any(option is not None and option.default == 1 for option in found)
 
+    def windows(self) -> Iterator[GradientAccumulation | PassFunction]:
+        """Yield every loop, and every function of one pass, that accumulates gradients."""
+        yield from self.all()
+        yield from self.of_functions()
+
     def of_functions(self) -> Iterator[PassFunction]:
         """Yield every function of one pass that steps once in several calls."""
         for function in self.tree.all(cst.FunctionDef):
