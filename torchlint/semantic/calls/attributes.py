@@ -57,9 +57,9 @@ class Attributes(Part):
         known = () if isinstance(instance, cst.Call) else functions.bindings(instance)
         made = known[0].value if len(known) == 1 else instance
         owner = functions.definition(made.func) if isinstance(made, cst.Call) else None
-        start = functions.method(owner, "__init__") if isinstance(owner, cst.ClassDef) else None
-        if start is None or not isinstance(made, cst.Call) or not isinstance(owner, cst.ClassDef):
+        if not isinstance(made, cst.Call) or not isinstance(owner, cst.ClassDef):
             return None
+        start = functions.method(owner, "__init__")
         kept = [
             binding.value
             for line in functions.lineage(owner)
@@ -68,10 +68,10 @@ class Attributes(Part):
         value = kept[0] if len(kept) == 1 else None
         while isinstance(value, cst.Call) and (moved := receiver_of(value, *SAME)) is not None:
             value = moved
-        if not isinstance(value, cst.Name) or self.scopes.function(value) is not start:
+        if start is None or not isinstance(value, cst.Name):
             return None
         parameter = self.scopes.only(value).parameter
-        if parameter is None:
+        if parameter is None or self.scopes.function(value) is not start:
             return None
         return self.passing.passed(made, start, parameter.name.value)
 
