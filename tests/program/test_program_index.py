@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from projects import write
 
+from torchlint.program.folder import project_of
 from torchlint.program.index import Index
 from torchlint.semantic.view import Symbol
 
@@ -41,6 +43,20 @@ def test_callees_and_callers_are_linked(tmp_path: Path) -> None:
     (train,) = index.view(tmp_path / "data.py").modules
     assert [each.row for each in train.excerpts] == [2, 4, 8]
     assert train.names == {"data.loaders": Symbol("data.py", "loaders")}
+
+
+@pytest.mark.parametrize(
+    ("setup", "root"),
+    [
+        ("from setuptools import setup\n\nsetup()\n", "experiments"),
+        ("from skbuild import setup\n\nsetup()\n", "experiments"),
+        ("", "experiments"),
+        ("def setup(config):\n    return config.criterion\n", "."),
+    ],
+)
+def test_a_setup_script_marks_the_root_of_a_project(tmp_path: Path, setup: str, root: str) -> None:
+    write(tmp_path, {"pyproject.toml": "", "experiments/setup.py": setup})
+    assert project_of(str(tmp_path / "experiments/train.py")) == str((tmp_path / root).resolve())
 
 
 def test_a_file_is_on_an_accelerator_where_its_programs_use_one(tmp_path: Path) -> None:
