@@ -183,6 +183,7 @@ class Accumulators(LoopAnalysis):
         return any(
             not self._only_computed(place, loop)
             and not self._is_added_further(place, loop, node)
+            and not self.additions.stands_apart(place, node)
             and not self.functions.switches.is_off(place, beside=node)
             for place in self._hot_reads(path, adding, loop)
         )

@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.scope.scopes import dotted
-from torchlint.semantic.syntax.methods import container_of, index_of
+from torchlint.semantic.syntax.methods import container_of, index_of, receiver_of
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
@@ -124,6 +125,8 @@ class Additions(ValueAnalysis):
         if sides is None:
             return None
         target, value = sides
+        if self.kinds.kind(value) is Kind.STRING:
+            return None
         if isinstance(value, cst.List):
             if len(value.elements) != 1:
                 return None
@@ -193,6 +196,36 @@ class Additions(ValueAnalysis):
         if node.func.attr.value != "get" or not node.args:
             return False
         return f"{self.tree.code(node.func.value)}[{self.tree.code(node.args[0].value)}]" == entry
+
+    def stands_apart(self, use: cst.BaseExpression, node: cst.CSTNode) -> bool:
+        """Return whether a use of an object calls a method that uses nothing of what another sets.
+
+        `node` is the call of the other one, such as `meter.update(loss)` beside `meter.tick()`.
+        """
+        call = self.tree.parent(self.tree.parent(use))
+        if not isinstance(call, cst.Call) or receiver_of(call) is not use:
+            return False
+        states = [self._state(each) for each in (call, node) if isinstance(each, cst.Call)]
+        return len(states) == 2 and all(states) and states[0].isdisjoint(states[1])
+
+    @cached_method
+    def _state(self, call: cst.Call) -> frozenset[str]:
+        """Return the attributes of its object that a method uses, none if they are not known."""
+        functions = self.kinds.functions
+        callee = functions.callee(call)
+        owner = self.scopes.class_of(callee) if callee is not None else None
+        if callee is None or owner is None:
+            return frozenset()
+        lineage = functions.lineage(owner)
+        found = set()
+        for body in functions.reached(callee):
+            if self.scopes.class_of(body) in lineage:
+                for name in filter(functions.is_self, self.tree.within(body, cst.Name)):
+                    part = self.tree.parent(name)
+                    if not isinstance(part, cst.Attribute):
+                        return frozenset()
+                    found.add(part.attr.value)
+        return frozenset(found)
 
     def holds_entry(self, node: cst.BaseExpression) -> bool:
         """Return whether a use of a container sets an entry, or asks if there is one."""

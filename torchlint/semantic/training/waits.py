@@ -91,7 +91,7 @@ _CARRIERS: Final = (cst.Element, cst.Arg, cst.Dict, cst.StarredDictElement)
 """What a value is still a part of where it stands inside."""
 _Entry = cst.Subscript | cst.Call | None
 _MADE: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
-_BOUND: Final = (How.ASSIGN, How.UNPACKED, How.LOOP)
+_BOUND: Final = (How.ASSIGN, How.AUGMENTED, How.UNPACKED, How.LOOP)
 
 
 class Waits(ValueAnalysis):
@@ -351,16 +351,17 @@ class Waits(ValueAnalysis):
             return _BACK
         if self._adds(line, value):
             return self._added(line, region, trail)
-        if value is not line.value or isinstance(line, cst.AugAssign):
+        target = line.targets[0].target if isinstance(line, cst.Assign) else line.target
+        rebinds = isinstance(line, cst.AugAssign) and isinstance(target, cst.Name)
+        if not rebinds and (value is not line.value or isinstance(line, cst.AugAssign)):
             return None
-        target = line.target if isinstance(line, cst.AnnAssign) else line.targets[0].target
         if isinstance(line, cst.Assign) and len(line.targets) != 1:
             return None
         if isinstance(target, cst.Attribute) and self._only_sets(target, region):
             return _LAST._replace(target=target, statements=(line,))
         if isinstance(target, cst.Subscript) and isinstance(region, cst.FunctionDef):
             held = container_of(target)
-            if isinstance(held, cst.Attribute) and self._is_never_read(held, region):
+            if isinstance(held, cst.Attribute) and self._is_never_read(held, region, line):
                 return _KEPT._replace(target=target, statements=(line,))
         names = self._entry(target) or self._targets(target, part)
         entry = target if isinstance(target, cst.Subscript) else None
@@ -534,7 +535,8 @@ class Waits(ValueAnalysis):
                 return None if known is None else kept
         target = container_of(parts.target)
         if not isinstance(target, cst.Name):
-            unread = isinstance(region, cst.FunctionDef) and self._is_never_read(target, region)
+            step = region if isinstance(region, cst.FunctionDef) else None
+            unread = step is not None and self._is_never_read(target, step, node)
             return kept if unread else None
         bindings = list(self.scopes.reaching(target))
         if not all(
@@ -562,14 +564,17 @@ class Waits(ValueAnalysis):
             ):
                 yield name
 
-    def _is_never_read(self, target: cst.BaseExpression, region: cst.FunctionDef) -> bool:
-        """Return whether the function does not read an attribute that it adds to."""
+    def _is_never_read(
+        self, target: cst.BaseExpression, region: cst.FunctionDef, node: cst.CSTNode
+    ) -> bool:
+        """Return whether the function does not read an attribute to which it adds at a node."""
         path = dotted(target)
         return bool(path) and all(
             dotted(each) != path
             or not self.scopes.reads(each)
             or self.accumulators.additions.holds_entry(each)
             or any(map(self.accumulators.additions.parts, self.tree.ancestors(each)))
+            or self.accumulators.additions.stands_apart(each, node)
             for each in self.tree.within(region.body, cst.Attribute)
         )
 
