@@ -19,6 +19,8 @@ Lines = Callable[[str, int, int], str]
 MOST_CHARACTERS: Final = 16_000
 """The characters of all excerpts of a view."""
 
+_MOST_OF_USED: Final = 4_000
+"""The characters for what the file uses where callers have taken all."""
 _LONG_CALLER: Final = 8_000
 _LONG_CLASS: Final = 12_000
 _LONGEST_CALLER: Final = 32_000
@@ -236,8 +238,16 @@ class _Selection:
 
         What may handle tensors comes first with what is short, and all else if there is room left.
         """
-        own = (Place(self.path, number) for number in range(len(self.own.definitions)))
-        levels: list[list[Place]] = [[*own, *self.taken], *([] for _ in range(_STEPS_DOWN))]
+        own = [Place(self.path, number) for number in range(len(self.own.definitions))]
+        if self._room < _MOST_OF_USED:
+            self._room = _MOST_OF_USED
+            self._add_used_by(own)
+        self._add_used_by([*own, *self.taken])
+        self._add_further_calls()
+
+    def _add_used_by(self, users: list[Place]) -> None:
+        """Take what some definitions use, and what that uses."""
+        levels: list[list[Place]] = [users, *([] for _ in range(_STEPS_DOWN))]
         for last in (_Rank.HANDLES, _Rank.OTHER):
             for above, below in pairwise(levels):
                 used = (symbol for place in above for symbol in self._used(place))
@@ -247,7 +257,6 @@ class _Selection:
                     following = [each for each in following if self._is_told_late(each)]
                 ranked = sorted(following, key=self._order)
                 below += (each for each in ranked if self._is_for(last, each) and self._take(each))
-        self._add_further_calls()
 
     def _add_further_calls(self) -> None:
         """Take the lines that go on making what was taken: `parser.add_argument("--lr")`."""
