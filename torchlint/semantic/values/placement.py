@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 import libcst as cst
@@ -176,8 +177,7 @@ class Placement(ValueAnalysis):
         if self.kinds.kind(node.func) is Kind.MODULE:
             if self.runs_on_host(node.func, node):
                 return True
-            owner = self.functions.instance_of(node.func)
-            lines = self.functions.lineage(owner) if owner is not None else []
+            lines = self._bodies(node.func)
             return bool(lines) and self._is_fed_from_host(node, lines)
         if not isinstance(node.func, cst.Attribute) or name is not None:
             return False
@@ -267,7 +267,20 @@ class Placement(ValueAnalysis):
             isinstance(source, (cst.Name, cst.Attribute, cst.Subscript))
             and self.kinds.kind(source) is Kind.LOADER
             and not self._is_prepared(source)
+            and not self._is_filled_on_device(source)
         )
+
+    @memoized(False)
+    def _is_filled_on_device(self, loader: cst.BaseExpression) -> bool:
+        """Return whether the dataset of a loader, or its collate function, may move items."""
+        made = self.hosting.origins.of(loader).values
+        given = (arg.value for call in made if isinstance(call, cst.Call) for arg in call.args)
+        return any(map(self.hosting.moves, chain.from_iterable(map(self._bodies, given))))
+
+    def _bodies(self, value: cst.BaseExpression) -> Sequence[cst.CSTNode]:
+        """Return the classes of an object that are in view, or what calling it may run."""
+        owner = self.functions.instance_of(value)
+        return self.functions.lineage(owner) if owner else self.functions.runnable(value)
 
     @memoized(False)
     def _is_prepared(self, loader: cst.BaseExpression) -> bool:
