@@ -166,16 +166,22 @@ def _grown(script: Script, name: cst.Name, loop: Loop, depth: int) -> Shown | No
     if isinstance(whole, cst.Attribute) and whole.attr.value in _COUNTS:
         return None
     text = script.code(whole)
+    shown = _quoted_alike(text)
     for target, values in (*_additions(script, loop), *_entries(script, name, loop)):
-        path = script.code(target)
-        if text != path and not text.startswith((f"{path}.", f"{path}[")):
-            if not path.startswith(f"{text}["):
+        path = _quoted_alike(script.code(target))
+        if shown != path and not shown.startswith((f"{path}.", f"{path}[")):
+            if not path.startswith(f"{shown}["):
                 continue
         for value in values:
             found = _waited_for(script, value, loop, depth)
             if found is not None:
                 return Shown(text, found.place)
     return None
+
+
+def _quoted_alike(text: str) -> str:
+    """Return code with one kind of quotes: inside an f-string they are others."""
+    return text.replace("'", '"')
 
 
 def _whole(script: Script, name: cst.Name) -> cst.BaseExpression:
@@ -197,7 +203,7 @@ def _additions(
 ) -> Iterator[tuple[cst.BaseExpression, tuple[cst.BaseExpression, ...]]]:
     """Yield the containers that a loop adds to, and the added values."""
     for each in script.readings.accumulations(loop.role):
-        if each.loop.node is loop.node:
+        if script.tree.inside(each.node, loop.node.body):
             yield each.target, each.values
     for line in script.tree.within(loop.node.body, cst.Assign):
         target = line.targets[0].target

@@ -131,11 +131,21 @@ class Passing(Part):
         self, call: cst.Call, function: cst.FunctionDef, value: cst.BaseExpression
     ) -> Binding | None:
         """Return the binding of the parameter for which a call passes an expression."""
-        for each in (*function.params.params, *function.params.kwonly_params):
-            if self.passed(call, function, each.name.value) is value:
-                bindings = self.scopes.scope_at(function).bindings.get(each.name.value, ())
-                return next((one for one in bindings if one.node is each), None)
-        return None
+        named = (*function.params.params, *function.params.kwonly_params)
+        given = [self.passed(call, function, each.name.value) for each in named]
+        gathered = function.params.star_kwarg
+        if value in given:
+            parameter: cst.Param | None = named[given.index(value)]
+        elif any(each.value is value and each.keyword is not None for each in call.args):
+            parameter = gathered
+        else:
+            spread = any(each.value is value and each.star == "**" for each in call.args)
+            missing = given[self._bound_first(call, function) :].count(None)
+            parameter = gathered if spread and not missing else None
+        if parameter is None:
+            return None
+        bindings = self.scopes.scope_at(function).bindings.get(parameter.name.value, ())
+        return next((one for one in bindings if one.node is parameter), None)
 
     def _bound_first(self, call: cst.Call, function: cst.FunctionDef) -> int:
         """Return how many leading parameters a call binds implicitly (`self`)."""

@@ -313,6 +313,8 @@ class Waits(ValueAnalysis):
         taken = self.functions.taken(call, callee, child.value)
         if taken is None:
             return None
+        if child.keyword is not None and taken.node is callee.params.star_kwarg:
+            part = _WHOLE
         found = _NOTHING
         for use in self.scopes.uses(taken, callee.body):
             inside = self._destination_of_use(use, callee, trail, part)
@@ -535,9 +537,10 @@ class Waits(ValueAnalysis):
                 return None if known is None else kept
         target = container_of(parts.target)
         if not isinstance(target, cst.Name):
-            step = region if isinstance(region, cst.FunctionDef) else None
-            unread = step is not None and self._is_never_read(target, step, node)
-            return kept if unread else None
+            alone = isinstance(region, cst.FunctionDef) and self._is_never_read(
+                target, region, node
+            )
+            return kept if alone else None
         bindings = list(self.scopes.reaching(target))
         if not all(
             each.how in _MADE and self.tree.inside(each.node, region.body) for each in bindings
