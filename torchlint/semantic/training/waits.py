@@ -322,7 +322,9 @@ class Waits(ValueAnalysis):
                 return None
             found = _joined(found, inside)
         if found.returned:
-            outside = self._destination(call, region, _WHOLE, trail)
+            # what comes of this very call is a sum that the next pass hands in again
+            again = id(call) in trail
+            outside = _KEPT if again else self._destination(call, region, _WHOLE, trail)
             if outside is None:
                 return None
             return _joined(found._replace(returned=frozenset()), outside)
@@ -537,10 +539,7 @@ class Waits(ValueAnalysis):
                 return None if known is None else kept
         target = container_of(parts.target)
         if not isinstance(target, cst.Name):
-            alone = isinstance(region, cst.FunctionDef) and self._is_never_read(
-                target, region, node
-            )
-            return kept if alone else None
+            return kept if self._is_never_read(target, region, node) else None
         bindings = list(self.scopes.reaching(target))
         if not all(
             each.how in _MADE and self.tree.inside(each.node, region.body) for each in bindings
@@ -567,11 +566,9 @@ class Waits(ValueAnalysis):
             ):
                 yield name
 
-    def _is_never_read(
-        self, target: cst.BaseExpression, region: cst.FunctionDef, node: cst.CSTNode
-    ) -> bool:
-        """Return whether the function does not read an attribute to which it adds at a node."""
-        path = dotted(target)
+    def _is_never_read(self, target: cst.BaseExpression, region: Region, node: cst.CSTNode) -> bool:
+        """Return whether a function does not read an attribute to which it adds at a node."""
+        path = dotted(target) if isinstance(region, cst.FunctionDef) else ""
         return bool(path) and all(
             dotted(each) != path
             or not self.scopes.reads(each)
