@@ -7,6 +7,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.scope.libraries import DRAWN, FILLED
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.words import words
 
@@ -24,6 +25,10 @@ PURE: Final = frozenset(
 )
 _OF_TORCH: Final = frozenset({"torch", "torch.nn.functional", "torch.linalg"})
 _NOT_COMPUTING: Final = frozenset({"torch.save", "torch.load", "torch.manual_seed"})
+_SIZED: Final = (FILLED | DRAWN) - {"full"}
+"""Functions of torch that get sizes, which the host must know."""
+_COUNTING: Final = frozenset("one_hot topk split chunk narrow multinomial roll".split())
+"""Functions of torch that get a tensor, and a count that the host must know."""
 _ASKING: Final = frozenset({f"builtins.{each}" for each in "len type isinstance hasattr".split()})
 _PURE_MODULES: Final = (
     "numpy.", "math.", "sklearn.metrics.", "scipy.", "skimage.", "statistics.", "itertools.",
@@ -56,6 +61,9 @@ class Computations(Analysis):
         if module == "builtins":
             return last in _COMPUTING
         if module in _OF_TORCH:
+            counts = last in _SIZED or (last in _COUNTING and child not in call.args[:1])
+            if counts and isinstance(child, cst.Arg):
+                return False
             return last.islower() and name not in _NOT_COMPUTING
         if name.startswith(_PURE_MODULES):
             return not name.startswith(_EFFECTS)

@@ -111,6 +111,7 @@ class Waits(ValueAnalysis):
         self.frequencies = frequencies
         self.readings = readings
         self.accumulators = accumulators
+        self.additions = accumulators.additions
         self.computations = Computations(self.functions)
         self.conditions = Conditions(frequencies.loops)
 
@@ -477,9 +478,7 @@ class Waits(ValueAnalysis):
         holder = self.tree.parent(use)
         line = self.tree.parent(self.tree.parent(holder))
         fills = isinstance(holder, cst.Attribute) and holder.attr.value in FILLS
-        return (fills and isinstance(line, cst.Expr)) or self.accumulators.additions.holds_entry(
-            use
-        )
+        return (fills and isinstance(line, cst.Expr)) or self.additions.holds_entry(use)
 
     def _asks_for_presence(self, use: cst.Name) -> bool:
         """Return whether a use only asks if a dictionary has entries."""
@@ -504,8 +503,10 @@ class Waits(ValueAnalysis):
     # -- tensors and dictionaries that take a value --------------------------------
 
     def _changes_tensor(self, call: cst.Call, child: cst.CSTNode) -> bool:
-        """Return whether a call is arithmetic of a tensor on the device with one of its parts."""
+        """Return whether a call copies a part to the device, or computes with a tensor there."""
         func = call.func
+        if self.kinds.kind(call) is Kind.TENSOR and self.values.placement.hosting.may_move(call):
+            return self.computations.pass_on(call, child)
         if child is func or not isinstance(func, cst.Attribute):
             return False
         return func.attr.value.rstrip("_") in _ARITHMETIC and self.on_device(func.value)
@@ -523,14 +524,14 @@ class Waits(ValueAnalysis):
 
     def _adds(self, node: cst.Call | cst.BaseSmallStatement, child: cst.CSTNode) -> bool:
         """Return whether a statement adds the value of one of its parts to something."""
-        parts = self.accumulators.additions.parts(node)
+        parts = self.additions.parts(node)
         return parts is not None and any(self.tree.inside(value, child) for value in parts.values)
 
     def _added(
         self, node: cst.Call | cst.BaseSmallStatement, region: Region, trail: frozenset[int]
     ) -> _Destination | None:
         """Return where a value goes that a statement adds to a sum, a list or a meter."""
-        parts = self.accumulators.additions.parts(node)
+        parts = self.additions.parts(node)
         assert parts is not None
         kept = _KEPT._replace(target=parts.target, statements=(node,))
         if not isinstance(region, cst.FunctionDef):
@@ -562,7 +563,7 @@ class Waits(ValueAnalysis):
                 parts is not None and self.tree.code(container_of(parts.target)) == target.value
                 for outer in self.tree.ancestors(name)
                 if isinstance(outer, (cst.Assign, cst.AugAssign))
-                for parts in (self.accumulators.additions.parts(outer),)
+                for parts in (self.additions.parts(outer),)
             ):
                 yield name
 
@@ -572,9 +573,9 @@ class Waits(ValueAnalysis):
         return bool(path) and all(
             dotted(each) != path
             or not self.scopes.reads(each)
-            or self.accumulators.additions.holds_entry(each)
-            or any(map(self.accumulators.additions.parts, self.tree.ancestors(each)))
-            or self.accumulators.additions.stands_apart(each, node)
+            or self.additions.holds_entry(each)
+            or any(map(self.additions.parts, self.tree.ancestors(each)))
+            or self.additions.stands_apart(each, node)
             for each in self.tree.within(region.body, cst.Attribute)
         )
 

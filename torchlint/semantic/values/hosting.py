@@ -66,9 +66,10 @@ class Hosting(ValueAnalysis):
 
     def moves(self, region: cst.CSTNode) -> bool:
         """Return whether code may put something on a device, or makes it there."""
-        return any(map(self._may_move, self.tree.within(region, cst.Call)))
+        return any(map(self.may_move, self.tree.within(region, cst.Call)))
 
-    def _may_move(self, call: cst.Call) -> bool:
+    def may_move(self, call: cst.Call) -> bool:
+        """Return whether a call may copy a tensor to a device, or makes it there."""
         func = call.func
         given = self.values.argument_node(call, "device")
         if given is not None and not self._is_elsewhere(given.value):
@@ -132,7 +133,7 @@ class Hosting(ValueAnalysis):
             for call in self.tree.all(cst.Call)
             if isinstance(call.func, cst.Attribute)
             and call.func.attr.value in _MOVING
-            and self._may_move(call)
+            and self.may_move(call)
         ]
 
     @cached_property
