@@ -213,6 +213,17 @@ def test_users_of_what_handles_tensors_come_first(tmp_path: Path) -> None:
     }
 
 
+def test_what_the_file_uses_has_room_however_many_callers_there_are(tmp_path: Path) -> None:
+    body = "    x.backward()\n" * 225
+    start = f"from lib import step\ndef main(x):\n    step(x)\n{body}main(DataLoader)\n"
+    meter = "class Meter:\n    def update(self, x):\n" + "        self.sum += x\n" * 80
+    lib = "from meter import Meter\ndef step(x):\n    meter = Meter()\n    meter.update(x.item())\n"
+    files = {"meter.py": meter, "lib.py": lib, **{f"start{n}.py": start for n in range(5)}}
+    view = views(tmp_path, files)["lib.py"]
+    assert linked(view)["meter.py"] == [1]
+    assert len(linked(view)) > 3
+
+
 def test_a_class_that_uses_the_file_takes_little_room_unless_it_has_steps(tmp_path: Path) -> None:
     body = "        read(1)\n" + "        self.net.eval()\n" * 200
     head = "from lib import read\nclass"
