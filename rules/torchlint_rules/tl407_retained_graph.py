@@ -64,15 +64,14 @@ def _is_used_once(script: Script, call: cst.Call) -> bool:
     if places is None or _keeps_state(script):
         return False
     loop, region = places
-    others = [
+    others = (
         each
-        for body in script.functions.reached(loop)
-        for each in script.tree.within(body, cst.Call)
-        if each is not call
-        and _goes_backward(script, each)
-        and not _comes_after(script, call, each)
-    ]
-    if others or not script.loops.runs_module(region.body) or _networks_remember(script):
+        for each in script.tree.within(loop, cst.Call)
+        if each is not call and not _comes_after(script, call, each)
+    )
+    if any(_goes_backward(script, ran) for each in others for ran in _run(script, each, call)):
+        return False
+    if not script.loops.runs_module(region.body) or _networks_remember(script):
         return False
     inside = region if region is loop else region.body
     return all(
@@ -125,6 +124,14 @@ def _comes_after(script: Script, call: cst.Call, other: cst.Call) -> bool:
         and script.scopes.blocks(call)[0] is loop.node.body
         and script.tree.order(other) < script.tree.order(call)
     )
+
+
+def _run(script: Script, call: cst.Call, besides: cst.Call) -> Iterator[cst.Call]:
+    """Yield a call, and those in functions that it runs but for one."""
+    yield call
+    for callee in script.functions.callees(call):
+        for body in script.functions.reached(callee):
+            yield from (each for each in script.tree.within(body, cst.Call) if each is not besides)
 
 
 def _goes_backward(script: Script, call: cst.Call) -> bool:
