@@ -66,13 +66,13 @@ def project_of(path: str) -> str:
     """
     parents = Path(os.path.realpath(path)).parents
     for each in parents:
-        if any((each / mark).exists() for mark in _MARKS) or has_setup_script(each):
+        if any((each / mark).exists() for mark in _MARKS) or _has_setup_script(each):
             return str(each)
     here = Path(os.path.realpath(Path.cwd()))
     return str(here if here in parents else parents[0])
 
 
-def has_setup_script(folder: Path) -> bool:
+def _has_setup_script(folder: Path) -> bool:
     """Return whether the `setup.py` of a folder builds a project."""
     try:
         return _BUILDING.search((folder / "setup.py").read_bytes()) is not None

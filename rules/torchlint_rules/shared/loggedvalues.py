@@ -165,23 +165,17 @@ def _grown(script: Script, name: cst.Name, loop: Loop, depth: int) -> Shown | No
         return None
     if isinstance(whole, cst.Attribute) and whole.attr.value in _COUNTS:
         return None
-    text = script.code(whole)
-    shown = _quoted_alike(text)
+    text = script.code(whole).replace("'", '"')  # inside an f-string they are others
     for target, values in (*_additions(script, loop), *_entries(script, name, loop)):
-        path = _quoted_alike(script.code(target))
-        if shown != path and not shown.startswith((f"{path}.", f"{path}[")):
-            if not path.startswith(f"{shown}["):
+        path = script.code(target).replace("'", '"')
+        if text != path and not text.startswith((f"{path}.", f"{path}[")):
+            if not path.startswith(f"{text}["):
                 continue
         for value in values:
             found = _waited_for(script, value, loop, depth)
             if found is not None:
                 return Shown(text, found.place)
     return None
-
-
-def _quoted_alike(text: str) -> str:
-    """Return code with one kind of quotes: inside an f-string they are others."""
-    return text.replace("'", '"')
 
 
 def _whole(script: Script, name: cst.Name) -> cst.BaseExpression:
