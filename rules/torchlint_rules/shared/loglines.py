@@ -51,11 +51,7 @@ class LogLine(NamedTuple):
 
 def log_lines(script: Script) -> list[LogLine]:
     """Return the lines of batch loops that log a tensor's value in each iteration."""
-    return list(_lines(script))
-
-
-def _lines(script: Script) -> Iterator[LogLine]:
-    """Yield the lines of batch loops that log a tensor's value in each iteration."""
+    lines: list[LogLine] = []
     for loop in script.loops.of(Role.TRAIN_BATCH, Role.EVAL_BATCH):
         if script.loops.is_round(loop) or script.loops.measuring.is_measured(loop.node.body):
             continue
@@ -64,7 +60,8 @@ def _lines(script: Script) -> Iterator[LogLine]:
             for region in script.readings.waits.code_of_pass(loop.node)
             for each in _lines_of(script, region.body, loop)
         ]
-        yield from (each for each in found if not _logs_inside(script, each, found))
+        lines += (each for each in found if not _logs_inside(script, each, found))
+    return lines
 
 
 def _lines_of(script: Script, body: cst.CSTNode, loop: Loop) -> Iterator[LogLine]:

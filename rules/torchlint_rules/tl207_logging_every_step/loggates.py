@@ -91,17 +91,14 @@ def _runs(block: cst.IndentedBlock, found: set[int]) -> Iterator[list[cst.Simple
     """Yield the consecutive logging statements of a block."""
     run: list[cst.SimpleStatementLine] = []
     for line in block.body:
-        if isinstance(line, cst.SimpleStatementLine) and _is_one_of(line, found):
+        simple = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
+        if simple and id(line.body[0]) in found:
             run.append(line)
         elif run:
             yield run
             run = []
     if run:
         yield run
-
-
-def _is_one_of(line: cst.SimpleStatementLine, found: set[int]) -> bool:
-    return len(line.body) == 1 and id(line.body[0]) in found
 
 
 def _is_periodic(script: Script, line: cst.CSTNode) -> bool:

@@ -132,16 +132,13 @@ class Passing(Part):
     ) -> Binding | None:
         """Return the binding of the parameter for which a call passes an expression."""
         named = (*function.params.params, *function.params.kwonly_params)
-        given = [self.passed(call, function, each.name.value) for each in named]
-        gathered = function.params.star_kwarg
-        if value in given:
-            parameter: cst.Param | None = named[given.index(value)]
-        elif any(each.value is value and each.keyword is not None for each in call.args):
-            parameter = gathered
-        else:
-            spread = any(each.value is value and each.star == "**" for each in call.args)
-            missing = given[self._bound_first(call, function) :].count(None)
-            parameter = gathered if spread and not missing else None
+        given = {id(self.passed(call, function, each.name.value)): each for each in named}
+        whole = len(named) == self._bound_first(call, function)
+        gathered = [
+            each.value for each in call.args if each.keyword or (whole and each.star == "**")
+        ]
+        rest = function.params.star_kwarg if value in gathered else None
+        parameter = given.get(id(value), rest)
         if parameter is None:
             return None
         bindings = self.scopes.scope_at(function).bindings.get(parameter.name.value, ())

@@ -205,22 +205,21 @@ class Additions(ValueAnalysis):
         call = self.tree.parent(self.tree.parent(use))
         if not isinstance(call, cst.Call) or receiver_of(call) is not use:
             return False
-        states = [self._state(each) for each in (call, node) if isinstance(each, cst.Call)]
-        return len(states) == 2 and all(states) and states[0].isdisjoint(states[1])
+        used, kept = self._state(call), self._state(node)
+        return bool(used and kept) and used.isdisjoint(kept)
 
     @cached_method
-    def _state(self, call: cst.Call) -> frozenset[str]:
+    def _state(self, call: cst.CSTNode) -> frozenset[str]:
         """Return the attributes of its object that a method uses, none if they are not known."""
         functions = self.kinds.functions
-        callee = functions.callee(call)
+        callee = functions.callee(call) if isinstance(call, cst.Call) else None
         owner = self.scopes.class_of(callee) if callee is not None else None
         if callee is None or owner is None:
             return frozenset()
-        lineage = functions.lineage(owner)
-        found = set()
+        lineage, found = functions.lineage(owner), set()
         for body in functions.reached(callee):
-            if self.scopes.class_of(body) in lineage:
-                for name in filter(functions.is_self, self.tree.within(body, cst.Name)):
+            for name in self.tree.within(body, cst.Name):
+                if self.scopes.class_of(body) in lineage and functions.is_self(name):
                     part = self.tree.parent(name)
                     if not isinstance(part, cst.Attribute):
                         return frozenset()

@@ -30,6 +30,7 @@ _MOVERS: Final = (
     "fastai.", "deepspeed.", "ignite.", "torch.set_default",
 )  # fmt: skip
 """What moves the inputs of networks, or makes all tensors on a device."""
+_PLAIN: Final = (Kind.NUMBER, Kind.STRING, Kind.NOTHING)
 _CHOOSING: Final = (cst.If, cst.IfExp, cst.Try)
 
 
@@ -86,7 +87,7 @@ class Placement(ValueAnalysis):
 
         One that was copied there is enough: torch refuses to mix devices, but for single numbers.
         """
-        found = [self.on_host(each) for each in operands if not self._is_number(each)]
+        found = [self.on_host(each) for each in operands if self.kinds.kind(each) not in _PLAIN]
         return (bool(found) and all(found)) or any(map(self._is_copied, operands))
 
     @memoized(False)
@@ -147,9 +148,6 @@ class Placement(ValueAnalysis):
         if not isinstance(assign, cst.Assign) or assign.value is not call:
             return ""
         return dotted(assign.targets[0].target)
-
-    def _is_number(self, node: cst.BaseExpression) -> bool:
-        return self.kinds.kind(node) in (Kind.NUMBER, Kind.STRING, Kind.NOTHING)
 
     def _call(self, node: cst.Call) -> bool:
         function = self.functions.callee(node)

@@ -150,8 +150,7 @@ class Precision(ValueAnalysis):
         name = self.names.name(call.func)
         if isinstance(call.func, cst.Attribute) and call.func.attr.value == "double":
             inner = call.func.value
-            cut = isinstance(inner, cst.Call) and isinstance(inner.func, cst.Attribute)
-            if cut and inner.func.attr.value in ("detach", "sum", "mean"):  # type: ignore[attr-defined]
+            if method_of(inner) in ("detach", "sum", "mean"):
                 return False
             return self.kinds.kind(inner) is not Kind.LOSS and not self._is_added_up(call)
         wide = [
@@ -159,7 +158,9 @@ class Precision(ValueAnalysis):
             for arg in call.args
             if self.names.name(arg.value) in ("torch.float64", "torch.double")
         ]
-        return bool(wide) and not (name == "torch.zeros" or _is_sum(call.func))
+        return bool(wide) and not (
+            name == "torch.zeros" or method_of(call) in ("sum", "mean", "cumsum")
+        )
 
     def _is_added_up(self, call: cst.Call) -> bool:
         """Return whether a value is only added to a variable (`total = total + x.double()`)."""
@@ -207,7 +208,3 @@ class Precision(ValueAnalysis):
             if len(returned) == 1:
                 return self.autocast(returned[0])
         return None
-
-
-def _is_sum(func: cst.BaseExpression) -> bool:
-    return isinstance(func, cst.Attribute) and func.attr.value in ("sum", "mean", "cumsum")

@@ -115,7 +115,7 @@ class Usage(ValueAnalysis):
                         yield ""
                 elif self._is_whole_call(value):
                     yield path
-                elif not self._is_number(value):
+                elif not (self.names.name(value.func) or "").startswith(("builtins.", "math.")):
                     yield ""
 
     def _is_plain(self, value: cst.BaseExpression) -> bool:
@@ -127,9 +127,6 @@ class Usage(ValueAnalysis):
             origin.complete and all(isinstance(each, _PLAIN) for each in origin.values)
             for origin in origins
         )
-
-    def _is_number(self, call: cst.Call) -> bool:
-        return (self.names.name(call.func) or "").startswith(("builtins.", "math."))
 
     def _cuts(self, forward: cst.FunctionDef) -> bool:
         return any(
