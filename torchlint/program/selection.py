@@ -240,8 +240,9 @@ class _Selection:
         """
         own = [Place(self.path, number) for number in range(len(self.own.definitions))]
         if self._room < _MOST_OF_USED:
-            self._room = _MOST_OF_USED
+            room, self._room = self._room, _MOST_OF_USED
             self._add_used_by(own)
+            self._room = room
         self._add_used_by([*own, *self.taken])
         self._add_further_calls()
 

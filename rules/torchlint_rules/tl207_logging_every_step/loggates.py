@@ -91,8 +91,7 @@ def _runs(block: cst.IndentedBlock, found: set[int]) -> Iterator[list[cst.Simple
     """Yield the consecutive logging statements of a block."""
     run: list[cst.SimpleStatementLine] = []
     for line in block.body:
-        simple = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
-        if simple and id(line.body[0]) in found:
+        if isinstance(line, cst.SimpleStatementLine) and found.issuperset(map(id, line.body)):
             run.append(line)
         elif run:
             yield run
