@@ -366,7 +366,7 @@ class Waits(ValueAnalysis):
             return _LAST._replace(target=target, statements=(line,))
         if isinstance(target, cst.Subscript) and isinstance(region, cst.FunctionDef):
             held = container_of(target)
-            if isinstance(held, cst.Attribute) and self._is_never_read(held, region, line):
+            if isinstance(held, cst.Attribute) and self._is_only_kept(held, region, line):
                 return _KEPT._replace(target=target, statements=(line,))
         names = self._entry(target) or self._targets(target, part)
         entry = target if isinstance(target, cst.Subscript) else None
@@ -378,8 +378,7 @@ class Waits(ValueAnalysis):
 
     def _only_sets(self, target: cst.Attribute, region: Region) -> bool:
         """Return whether no pass reads an attribute that a loop, or a method of a pass, sets."""
-        owner, word = target.value, target.attr.value
-        if not isinstance(owner, cst.Name):
+        if not isinstance(owner := target.value, cst.Name):
             return False
         if not isinstance(region, cst.FunctionDef):
             return all(
@@ -390,7 +389,7 @@ class Waits(ValueAnalysis):
         return self.functions.is_self(owner) and not any(
             self.frequencies.frequency(each) is Frequency.EVERY_PASS
             or getattr(self.scopes.function(each), "decorators", ())
-            for each in self.functions.attributes(word)
+            for each in self.functions.attributes(target.attr.value)
             if self.scopes.reads(each)
         )
 
@@ -540,7 +539,7 @@ class Waits(ValueAnalysis):
                 return None if known is None else kept
         target = container_of(parts.target)
         if not isinstance(target, cst.Name):
-            return kept if self._is_never_read(target, region, node) else None
+            return kept if self._is_only_kept(target, region, node) else None
         bindings = list(self.scopes.reaching(target))
         if not all(
             each.how in _MADE and self.tree.inside(each.node, region.body) for each in bindings
@@ -567,8 +566,8 @@ class Waits(ValueAnalysis):
             ):
                 yield name
 
-    def _is_never_read(self, target: cst.BaseExpression, region: Region, node: cst.CSTNode) -> bool:
-        """Return whether a function does not read an attribute to which it adds at a node."""
+    def _is_only_kept(self, target: cst.BaseExpression, region: Region, node: cst.CSTNode) -> bool:
+        """Return whether no run of a function needs an attribute to which it adds at a node."""
         path = dotted(target) if isinstance(region, cst.FunctionDef) else ""
         return bool(path) and all(
             dotted(each) != path
@@ -576,6 +575,7 @@ class Waits(ValueAnalysis):
             or self.additions.holds_entry(each)
             or any(map(self.additions.parts, self.tree.ancestors(each)))
             or self.additions.stands_apart(each, node)
+            or ((end := self._destination_of_use(each, region, frozenset())) and not end.returned)
             for each in self.tree.within(region.body, cst.Attribute)
         )
 
