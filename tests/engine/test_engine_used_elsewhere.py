@@ -84,6 +84,7 @@ def _offered(path: Path, cache: Path | None = None) -> list[Any]:
         ("a.py", {"b.ipynb": notebook(code("%run a.py"), code("Variable(y)"))}),
         ("a.py", {"b.ipynb": '{"cells": "import a\\nfrom a import Variable'}),
         ("a.py", {"b.py": "import p\np.c.Variable(y)\n", "p.py": "import a as c\n"}),
+        ("a.py", {"b.py": "from gone import *\nVariable(y)\n"}),
     ],
 )
 def test_an_import_that_another_file_takes_stays(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 from typing import Final, NamedTuple
@@ -68,8 +68,8 @@ class Graph(ABC):
         """Return the modules, no tests, that may find others which no import spells, sorted."""
 
     @abstractmethod
-    def has_unread(self) -> bool:
-        """Return whether a module, no test, does not parse: it may use anything."""
+    def unread(self) -> str:
+        """Return the text of all modules, no tests, that do not parse."""
 
     @abstractmethod
     def optimizes(self) -> bool:
@@ -98,6 +98,10 @@ class Graph(ABC):
     @abstractmethod
     def users(self, symbol: Symbol) -> list[Place]:
         """Return the definitions outside its module, no tests, that use a symbol, sorted."""
+
+    @abstractmethod
+    def guessing(self) -> dict[str, list[Place]]:
+        """Return the definitions, no tests, that use each name of a module that is not here."""
 
     @abstractmethod
     def is_reexported(self, symbol: Symbol) -> bool:
@@ -279,6 +283,35 @@ class Graph(ABC):
                         found.setdefault(symbol, []).append(number)
         return found
 
+    def _guessing(self, paths: Iterable[str]) -> dict[str, list[Place]]:
+        """Return the definitions of some modules that use each name bound out of sight."""
+        found: dict[str, list[Place]] = {}
+        for path in paths:
+            for number in range(len(self.contents(path).definitions)):
+                for name in self._unseen(Place(path, number)):
+                    found.setdefault(name, []).append(Place(path, number))
+        return found
+
+    def _unseen(self, place: Place) -> Iterator[str]:
+        """Yield the names in a definition that a module which is not here may bind."""
+        path, links = place.path, self.links(place)
+        yield from (name.rpartition(".")[2] for name, to in links.names.items() if to is None)
+        if self._is_open(path):
+            known = (self.imported(path), self.numbers(path), links.stars)
+            words = sorted(self.definition(place).uses)
+            yield from (word for word in words if not any(word in names for names in known))
+
+    @cached_method
+    def _is_open(self, path: str, steps: int = _MOST_STEPS) -> bool:
+        """Return whether a star import takes names of a module that is not here."""
+        for star in self.contents(path).stars:
+            home = self.imports.module(path, star.level, star.module)
+            if home is None and (star.level or not self.imports.is_foreign(star.module)):
+                return True
+            if home is not None and steps and self._is_open(home.path, steps - 1):
+                return True
+        return False
+
     # -- modules that import each other -------------------------------------------
 
     def reached(self, path: str) -> Iterator[str]:
@@ -409,11 +442,13 @@ class WholeGraph(Graph):
         self,
         imports: Imports,
         outlines: dict[str, Outline | None],
+        text: Callable[[str], str],
         scripts: frozenset[str] = frozenset(),
         is_installed: bool = False,
     ) -> None:
         super().__init__(imports, scripts, is_installed)
         self._outlines = outlines
+        self._text = text
 
     def outline(self, path: str) -> Outline | None:
         """Return the outline of a module."""
@@ -426,9 +461,14 @@ class WholeGraph(Graph):
         return [path for path, outline in outlines if outline.looks_modules_up]
 
     @cached_method
-    def has_unread(self) -> bool:
-        """Return whether a module, no test, does not parse: it may use anything."""
-        return any(self.outline(path) is None for path in self._sources())
+    def unread(self) -> str:
+        """Return the text of all modules, no tests, that do not parse."""
+        return "\n".join(self._text(path) for path in self._sources() if not self.outline(path))
+
+    @cached_method
+    def guessing(self) -> dict[str, list[Place]]:
+        """Return the definitions, no tests, that use each name of a module that is not here."""
+        return self._guessing(self._sources())
 
     @cached_method
     def optimizes(self) -> bool:

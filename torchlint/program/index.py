@@ -195,6 +195,9 @@ class Index:
             view = view._replace(is_broken=True)
         return with_argument_files(view, source.text, known, self._text, self._making)
 
+    def _code(self, path: str) -> str:
+        return self._source(path).text or self._text(path)
+
     def _text(self, path: str) -> str:
         return _text_at(self.root, path)
 
@@ -216,7 +219,7 @@ class Index:
     def views_within(self, program: Iterable[str]) -> Callable[[Path], View]:
         """Return a function that finds the view of a file among the modules of a program."""
         outlines = {each: self._outline(each) for each in program}
-        graph = WholeGraph(self._imports, outlines, self._scripts, self._is_installed)
+        graph = WholeGraph(self._imports, outlines, self._code, self._scripts, self._is_installed)
 
         def view(path: Path) -> View:
             name = self.name(path) or ""
@@ -268,7 +271,9 @@ class Index:
     def _whole_graph(self) -> WholeGraph:
         if self._whole is None:
             outlines = {**self._outlines, **self._changed_outlines}
-            self._whole = WholeGraph(self._imports, outlines, self._scripts, self._is_installed)
+            self._whole = WholeGraph(
+                self._imports, outlines, self._code, self._scripts, self._is_installed
+            )
         return self._whole
 
     def _with(self, name: str, source: Source) -> Graph:

@@ -58,9 +58,15 @@ class SearchedGraph(Graph):
         return sorted(path for path, each in outlines if each and each.looks_modules_up)
 
     @cached_method
-    def has_unread(self) -> bool:
-        """Return whether a module, no test, does not parse: it may use anything."""
-        return any(self.outline(path) is None for path in self._texts.searched)
+    def unread(self) -> str:
+        """Return the text of all modules, no tests, that do not parse."""
+        broken = (path for path in self._texts.searched if not self.outline(path))
+        return "\n".join(self._texts.texts[path].decode("utf-8", "replace") for path in broken)
+
+    @cached_method
+    def guessing(self) -> dict[str, list[Place]]:
+        """Return the definitions, no tests, that use each name of a module that is not here."""
+        return self._guessing(self._texts.searched)
 
     @cached_method
     def optimizes(self) -> bool:
