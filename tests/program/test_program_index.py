@@ -68,3 +68,15 @@ def test_a_file_is_on_an_accelerator_where_its_programs_use_one(tmp_path: Path) 
     index = Index(write(tmp_path, files))
     found = {name: index.view(tmp_path / name).is_on_accelerator for name in files}
     assert found == {"tools.py": True, "cpu.py": False, "gpu.py": True, "devices.py": False}
+
+
+def test_a_start_does_not_run_on_the_device_of_another_that_it_takes_a_function_from(
+    tmp_path: Path,
+) -> None:
+    gpu = "def double(x): return x + x\ndef fit(x): double(x.cuda()).backward()\nfit(net)\n"
+    on_cpu = "from gpu import double\ndouble(3).backward()\n"
+    on_gpu = "from gpu import fit\nfit(3)\n"
+    files = {"gpu.py": gpu, "cpu.py": on_cpu, "again.py": on_gpu}
+    index = Index(write(tmp_path, files))
+    found = {name: index.view(tmp_path / name).is_on_accelerator for name in files}
+    assert found == {"gpu.py": False, "cpu.py": False, "again.py": True}

@@ -386,9 +386,20 @@ class Graph(ABC):
     def is_on_accelerator(self, path: str) -> bool:
         """Return whether another module of the programs that a module is in uses an accelerator."""
         above = list(self._above(path))
-        below = (each for at in above if self._begins(at) for each in self.reached(at))
+        starts = filter(self._begins, above)
+        below = (each for at in starts for each in self.reached(at) if self._lends(each, at))
         others = (each for each in chain(above, below) if each != path)
         return any(map(self.accelerates, others))
+
+    def _lends(self, path: str, start: str) -> bool:
+        """Return whether a start that reaches a module runs on its devices.
+
+        A start of its own trains for itself, unless the other one takes a training from it.
+        """
+        taken = (symbol for symbol in self.used(start) if symbol.path == path)
+        return not self.is_start(path) or any(
+            self.definition(place).trains for each in taken for place in self.definitions(each)
+        )
 
     def _begins(self, path: str) -> bool:
         return self.is_start(path) or not self._leading_to(path)

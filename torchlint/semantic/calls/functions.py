@@ -497,7 +497,7 @@ class Functions:
         return self.method(owner, "forward") or self.method(owner, "__call__")
 
     def callees(self, call: cst.Call) -> tuple[cst.FunctionDef, ...]:
-        """Return the functions that a call may run: several if only subclasses define a method.
+        """Return the functions that a call may run: several if subclasses define a method.
 
         Or if a name holds an object of one class or another.
         """
@@ -510,7 +510,8 @@ class Functions:
         owner = self.scopes.scope(found).node
         if type(owner) is not cst.ClassDef:
             return (found,)
-        return self._overriding.possible(found, owner)
+        possible = self._overriding.possible(found, owner)
+        return tuple(dict.fromkeys((*possible, *self._overriding.chosen(call))))
 
     def runnable(self, value: cst.BaseExpression) -> tuple[cst.FunctionDef, ...]:
         """Return the functions that calling a value may run, wherever that happens."""
