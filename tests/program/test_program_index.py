@@ -80,3 +80,11 @@ def test_a_start_does_not_run_on_the_device_of_another_that_it_takes_a_function_
     index = Index(write(tmp_path, files))
     found = {name: index.view(tmp_path / name).is_on_accelerator for name in files}
     assert found == {"gpu.py": False, "cpu.py": False, "again.py": True}
+
+
+def test_a_module_with_the_name_of_a_build_script_is_no_root(tmp_path: Path) -> None:
+    loss = "import torch\n\ndef loss(x):\n    return torch.nn.L1Loss()(x)\n"
+    write(tmp_path, {"pyproject.toml": "", "sub/setup.py": loss, "sub/train.py": ""})
+    assert project_of(str(tmp_path / "sub/train.py")) == str(tmp_path)
+    (tmp_path / "sub/setup.py").write_text("from setuptools import setup\nsetup()\n")
+    assert project_of(str(tmp_path / "sub/train.py")) == str(tmp_path / "sub")

@@ -10,7 +10,7 @@ from typing import Final
 
 from torchlint.notebook import read_source
 from torchlint.program.argumentfiles import targets, with_argument_files
-from torchlint.program.folder import MOST_BYTES, MOST_FILES, Stamp, Walk, is_foreign, walk
+from torchlint.program.folder import MOST_BYTES, MOST_FILES, Stamp, Walk, is_built, is_foreign, walk
 from torchlint.program.graph import Graph, WholeGraph
 from torchlint.program.imports import Imports, folder_of
 from torchlint.program.kept import Kept, dump
@@ -116,7 +116,7 @@ class Index:
         self._settings = "\n".join(_text_at(self.root, each) for each in built_by)
         self._scripts = _scripts(self._settings, self._imports)
         builds = "[build-system]" in self._settings
-        self._is_installed = builds or (self.root / "setup.py").is_file()
+        self._is_installed = builds or is_built(self.root)
 
     def _imports_among(self, paths: Iterable[str]) -> Imports:
         return Imports(paths, self._bases, self.root.name)

@@ -33,6 +33,7 @@ _SYNONYMS: Final = {
         "torch.nn.parallel.DistributedDataParallel"
     ),
     "torch.utils.data.distributed.DistributedSampler": "torch.utils.data.DistributedSampler",
+    "torchdata.stateful_dataloader.StatefulDataLoader": "torch.utils.data.DataLoader",  # and more
     "torch.autograd.no_grad": "torch.no_grad",
     "torch.autograd.grad_mode.no_grad": "torch.no_grad",
     "torch.autograd.inference_mode": "torch.inference_mode",
