@@ -10,7 +10,17 @@ from typing import Final, NamedTuple
 
 from torchlint.caching import cached_method
 from torchlint.program.imports import Imports
-from torchlint.program.outline import Definition, Import, Kind, Outline, Star, is_main, is_test
+from torchlint.program.outline import (
+    LOOKING,
+    OPTIMIZING,
+    Definition,
+    Import,
+    Kind,
+    Outline,
+    Star,
+    is_main,
+    is_test,
+)
 from torchlint.semantic.view import Symbol
 
 _FINDING: Final = frozenset({"import_module", "importlib.import_module"})
@@ -64,16 +74,27 @@ class Graph(ABC):
     # -- what is known of the project and of each module --------------------------
 
     @abstractmethod
+    def sources(self, *marks: str) -> Iterable[str]:
+        """Return the modules, no tests, sorted: those whose text may hold one of some marks."""
+
+    @abstractmethod
+    def text(self, path: str) -> str:
+        """Return the text of a module."""
+
+    @cached_method
     def looking_up(self) -> list[str]:
         """Return the modules, no tests, that may find others which no import spells, sorted."""
+        return [path for path in self.sources(*LOOKING) if self.contents(path).looks_modules_up]
 
-    @abstractmethod
+    @cached_method
     def unread(self) -> str:
         """Return the text of all modules, no tests, that do not parse."""
+        return "\n".join(self.text(path) for path in self.sources() if not self.outline(path))
 
-    @abstractmethod
+    @cached_method
     def optimizes(self) -> bool:
         """Return whether a module, no test, runs a backward pass or a trainer."""
+        return any(self.contents(path).optimizes for path in self.sources(*OPTIMIZING))
 
     @abstractmethod
     def outline(self, path: str) -> Outline | None:
@@ -98,10 +119,6 @@ class Graph(ABC):
     @abstractmethod
     def users(self, symbol: Symbol) -> list[Place]:
         """Return the definitions outside its module, no tests, that use a symbol, sorted."""
-
-    @abstractmethod
-    def guessing(self) -> dict[str, list[Place]]:
-        """Return the definitions, no tests, that use each name of a module that is not here."""
 
     @abstractmethod
     def is_reexported(self, symbol: Symbol) -> bool:
@@ -283,10 +300,11 @@ class Graph(ABC):
                         found.setdefault(symbol, []).append(number)
         return found
 
-    def _guessing(self, paths: Iterable[str]) -> dict[str, list[Place]]:
-        """Return the definitions of some modules that use each name bound out of sight."""
+    @cached_method
+    def guessing(self) -> dict[str, list[Place]]:
+        """Return the definitions, no tests, that use each name of a module that is not here."""
         found: dict[str, list[Place]] = {}
-        for path in paths:
+        for path in self.sources():
             for number in range(len(self.contents(path).definitions)):
                 for name in self._unseen(Place(path, number)):
                     found.setdefault(name, []).append(Place(path, number))
@@ -465,26 +483,9 @@ class WholeGraph(Graph):
         """Return the outline of a module."""
         return self._outlines.get(path)
 
-    @cached_method
-    def looking_up(self) -> list[str]:
-        """Return the modules, no tests, that may find others which no import spells, sorted."""
-        outlines = ((path, self.contents(path)) for path in self._sources())
-        return [path for path, outline in outlines if outline.looks_modules_up]
-
-    @cached_method
-    def unread(self) -> str:
-        """Return the text of all modules, no tests, that do not parse."""
-        return "\n".join(self._text(path) for path in self._sources() if not self.outline(path))
-
-    @cached_method
-    def guessing(self) -> dict[str, list[Place]]:
-        """Return the definitions, no tests, that use each name of a module that is not here."""
-        return self._guessing(self._sources())
-
-    @cached_method
-    def optimizes(self) -> bool:
-        """Return whether a module, no test, runs a backward pass or a trainer."""
-        return any(self.contents(path).optimizes for path in self._sources())
+    def text(self, path: str) -> str:
+        """Return the text of a module."""
+        return self._text(path)
 
     def prepare(self) -> None:
         """Find out who uses what, for processes that are forked later, too."""
@@ -506,7 +507,7 @@ class WholeGraph(Graph):
     @cached_property
     def _importers(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for user in self._sources():
+        for user in self.sources():
             for home in self.edges(user):
                 found.setdefault(home, []).append(user)
         return found
@@ -514,15 +515,15 @@ class WholeGraph(Graph):
     @cached_property
     def _users(self) -> dict[Symbol, list[Place]]:
         found: dict[Symbol, list[Place]] = {}
-        for user in self._sources():
+        for user in self.sources():
             for symbol, numbers in self.used(user).items():
                 found.setdefault(symbol, []).extend(Place(user, number) for number in numbers)
         return found
 
     @cached_property
     def _reexported(self) -> frozenset[Symbol]:
-        return frozenset[Symbol]().union(*map(self.reexports, self._sources()))
+        return frozenset[Symbol]().union(*map(self.reexports, self.sources()))
 
-    def _sources(self) -> Iterator[str]:
-        """Yield the modules whose uses count, sorted."""
+    def sources(self, *marks: str) -> Iterable[str]:
+        """Return the modules, no tests, sorted."""
         return (path for path in sorted(self._outlines) if not is_test(path))

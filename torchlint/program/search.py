@@ -10,7 +10,7 @@ from torchlint.caching import cached_method
 from torchlint.notebook import is_notebook
 from torchlint.program.graph import Graph, Place
 from torchlint.program.imports import Imports, folder_of
-from torchlint.program.outline import ACCELERATING, LOOKING, MARKS, OPTIMIZING, Outline, is_test
+from torchlint.program.outline import ACCELERATING, MARKS, Outline, is_test
 from torchlint.semantic.view import Symbol
 
 _IMPORT: Final = re.compile(
@@ -51,28 +51,13 @@ class SearchedGraph(Graph):
         """Return whether a module uses an accelerator."""
         return self._texts.has(path, ACCELERATING) and super().accelerates(path)
 
-    @cached_method
-    def looking_up(self) -> list[str]:
-        """Return the modules, no tests, that may find others which no import spells, sorted."""
-        outlines = [(path, self.outline(path)) for path in self._texts.holding(LOOKING)]
-        return sorted(path for path, each in outlines if each and each.looks_modules_up)
+    def sources(self, *marks: str) -> Iterable[str]:
+        """Return the modules, no tests, sorted: those whose text may hold one of some marks."""
+        return self._texts.holding(marks) if marks else self._texts.searched
 
-    @cached_method
-    def unread(self) -> str:
-        """Return the text of all modules, no tests, that do not parse."""
-        broken = (path for path in self._texts.searched if not self.outline(path))
-        return "\n".join(self._texts.texts[path].decode("utf-8", "replace") for path in broken)
-
-    @cached_method
-    def guessing(self) -> dict[str, list[Place]]:
-        """Return the definitions, no tests, that use each name of a module that is not here."""
-        return self._guessing(self._texts.searched)
-
-    @cached_method
-    def optimizes(self) -> bool:
-        """Return whether a module, no test, runs a backward pass or a trainer."""
-        outlines = map(self.outline, self._texts.holding(OPTIMIZING))
-        return any(each is not None and each.optimizes for each in outlines)
+    def text(self, path: str) -> str:
+        """Return the text of a module."""
+        return self._texts.texts[path].decode("utf-8", "replace")
 
     def is_on_accelerator(self, path: str) -> bool:
         """Return whether another module of the programs that a module is in uses an accelerator."""
