@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import chain
-from typing import Final, NamedTuple
+from itertools import chain, islice
+from typing import Final, NamedTuple, TypeVar
 
 from torchlint.caching import cached_method
 from torchlint.program.imports import Imports
@@ -52,6 +52,19 @@ class Links(NamedTuple):
         yield from self.own
         yield from (symbol for symbol in self.names.values() if symbol is not None)
         yield from self.stars.values()
+
+
+Node = TypeVar("Node", str, Symbol)
+
+
+def spread(start: Node, following: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:
+    """Yield a module or symbol and what leads on from it, the nearest first."""
+    seen, edge = {start}, [start]
+    while edge:
+        yield (at := edge.pop(0))
+        new = [each for each in dict.fromkeys(following(at)) if each not in seen]
+        seen.update(new)
+        edge += new
 
 
 class Graph(ABC):
@@ -123,6 +136,13 @@ class Graph(ABC):
     @abstractmethod
     def is_reexported(self, symbol: Symbol) -> bool:
         """Return whether the `__init__.py` of a package imports a symbol."""
+
+    def users_at_home(self, symbol: Symbol) -> Iterator[Place]:
+        """Yield the definitions of a symbol's own module that use it."""
+        for number, each in enumerate(self.contents(symbol.path).definitions):
+            if symbol.name in each.uses and symbol.name not in each.binds:
+                if each.kind is not Kind.IMPORT:
+                    yield Place(symbol.path, number)
 
     def finders(self, path: str) -> Iterator[Place]:
         """Yield the functions and classes that may find a module which no import spells."""
@@ -334,13 +354,10 @@ class Graph(ABC):
 
     def reached(self, path: str) -> Iterator[str]:
         """Yield the modules that a module reaches by imports, the nearest first, without tests."""
-        seen = {path}
-        edge = [path]
-        while edge:
-            following = sorted({each for at in edge for each in self.edges(at)} - seen)
-            edge = [each for each in following if not is_test(each)]
-            seen.update(edge)
-            yield from edge
+        found = spread(
+            path, lambda at: sorted(each for each in self.edges(at) if not is_test(each))
+        )
+        return islice(found, 1, None)
 
     @cached_method
     def edges(self, path: str) -> frozenset[str]:
@@ -424,13 +441,7 @@ class Graph(ABC):
 
     def _above(self, path: str) -> Iterator[str]:
         """Yield a module and those that reach it by imports or by its name, the nearest first."""
-        seen = {path}
-        edge = [path]
-        while edge:
-            yield (at := edge.pop(0))
-            following = [each for each in self._leading_to(at) if each not in seen]
-            seen.update(following)
-            edge += following
+        return spread(path, self._leading_to)
 
     def _leading_to(self, path: str) -> list[str]:
         return self.importers(path) or [place.path for place in self.finders(path)]
@@ -448,20 +459,14 @@ class Graph(ABC):
 
     def trains_below(self, path: str) -> bool:
         """Return whether a module, or one that it reaches by imports, trains or loads."""
-        found = self._trains_below.get(path)
-        if found is None:
-            seen = {path}
-            edge = [path]
-            found = self.trains(path)
-            while edge and not found:
-                following = sorted(self.edges(edge.pop(0)) - seen)
-                found = any(self._trains_below.get(each) or self.trains(each) for each in following)
-                seen.update(following)
-                edge += (each for each in following if each not in self._trains_below)
-            if not found:
-                self._trains_below.update(dict.fromkeys(seen, False))
-            self._trains_below[path] = found
-        return found
+        known, seen = self._trains_below, []
+        for at in spread(path, lambda at: () if at in known else sorted(self.edges(at))):
+            seen.append(at)
+            if known.get(at) or (at not in known and self.trains(at)):
+                known[path] = True
+                return True
+        known.update(dict.fromkeys(seen, False))
+        return False
 
 
 class WholeGraph(Graph):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from torchlint.caching import cached_method
-from torchlint.program.graph import Graph, Place
+from torchlint.program.graph import Graph, Place, spread
 from torchlint.program.imports import folder_of
 from torchlint.program.outline import LOOKING, LOOKING_UP, Definition, Kind, is_main, is_test
 from torchlint.semantic.view import Symbol
@@ -26,7 +26,6 @@ class Idle:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._runs: dict[str, bool] = {}
 
     def names(self, path: str) -> frozenset[str]:
         """Return the functions and classes of a module that nothing runs, and unread values."""
@@ -110,21 +109,10 @@ class Idle:
             for each in outline.definitions
         )
 
+    @cached_method
     def _is_executed(self, path: str) -> bool:
         """Return whether a start of the project imports a module, or it is one."""
-        found = self._runs.get(path)
-        if found is None:
-            seen = {path}
-            edge = [path]
-            found = False
-            while edge and not found:
-                at = edge.pop()
-                found = self._runs.get(at, False) or self._is_started(at)
-                following = [each for each in self.graph.importers(at) if each not in seen]
-                seen.update(following)
-                edge += following
-            self._runs[path] = found
-        return found
+        return any(map(self._is_started, spread(path, self.graph.importers)))
 
     def _is_started(self, path: str) -> bool:
         """Return whether a module runs something when it is the main module."""
@@ -158,6 +146,4 @@ class Idle:
 
     def _users(self, symbol: Symbol) -> Iterator[Place]:
         yield from self.graph.users(symbol)
-        for number, each in enumerate(self.graph.contents(symbol.path).definitions):
-            if symbol.name in each.uses and symbol.name not in each.binds:
-                yield Place(symbol.path, number)
+        yield from self.graph.users_at_home(symbol)

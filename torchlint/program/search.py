@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from torchlint.caching import cached_method
 from torchlint.notebook import is_notebook
-from torchlint.program.graph import Graph, Place
+from torchlint.program.graph import Graph, Place, spread
 from torchlint.program.imports import Imports, folder_of
 from torchlint.program.outline import ACCELERATING, MARKS, Outline, is_test
 from torchlint.semantic.view import Symbol
@@ -104,17 +105,15 @@ class SearchedGraph(Graph):
 
     def _search_gates(self, symbol: Symbol) -> Iterator[Symbol]:
         start = symbol if symbol.name else Symbol(symbol.path, stem_of(symbol.path))
-        seen = {start}
-        edge = [start]
-        while edge:
-            gate = edge.pop()
-            for user in self._texts.importing_name(*gate):
-                for name in self._names_for(user, symbol, gate.name):
-                    further = Symbol(user, name)
-                    if further not in seen:
-                        seen.add(further)
-                        edge.append(further)
-                        yield further
+        gates = spread(
+            start,
+            lambda gate: (
+                Symbol(user, name)
+                for user in self._texts.importing_name(*gate)
+                for name in self._names_for(user, symbol, gate.name)
+            ),
+        )
+        return islice(gates, 1, None)
 
     def _names_for(self, path: str, symbol: Symbol, name: str) -> Iterator[str]:
         """Yield the names that a module imports a symbol as.
