@@ -47,6 +47,8 @@ class Functions:
         self.instance_of = self._instances.answer
         """Return the class of this file that an expression is known to be an instance of."""
         self._holding = Instances(tree, scopes, names)
+        self.holders = self._holding.holders
+        """Return the words that may hold the function or class of a word."""
         self._overriding = Overriding(self)
         self.is_base = self._overriding.is_base
         """Return whether another class in view derives from a class."""
