@@ -103,6 +103,7 @@ def test_an_import_that_another_file_takes_stays(
         {"b.py": "import a\nimport torch\ntorch.autograd.Variable(a.start())\n"},
         {"b.py": "from c import *\nVariable(x)\n", "c.py": "from a import start\n"},
         {".venv/lib/b.py": STAR},
+        {"b.py": "from random import *\nVariable(y)\n"},
         {"b.py": "import alpha\nalpha.Variable\n"},
     ],
 )

@@ -14,6 +14,7 @@ from torchlint.engine.files import TooManyFilesError, discover
 from torchlint.engine.project import SettingsOf, default_settings, layout_of
 from torchlint.notebook import is_notebook
 from torchlint.program.folder import MOST_BYTES, MOST_FILES
+from torchlint.program.imports import Imports
 from torchlint.source import Source
 
 UsedElsewhere = Callable[[Source, frozenset[str]], "frozenset[str] | None"]
@@ -127,8 +128,9 @@ class _File:
     def takes_all_beside(self, modules: Container[str]) -> bool:
         """Return whether the file has a star import of a module that is none of these."""
         return any(
-            each.is_star and (each.module.rpartition(".")[2] or "__init__") not in modules
+            (each.module.rpartition(".")[2] or "__init__") not in modules
             for each in self.imports
+            if each.is_star and not Imports.is_foreign(each.module)
         )
 
     def has(self, word: str) -> bool:

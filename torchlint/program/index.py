@@ -403,16 +403,13 @@ class Absent:
             return False
         spelled = set(_PLAIN.findall(text))
         plain = [each for each in outline.imports if ("." * each.level + each.module) in spelled]
-        own = {_head(each) for each in plain if self._is_found(path, each)}
+        below = (each for each in plain if "." in each.module)  # a package of the project
+        own = {_head(each) for each in below if self._graph.target(path, each) is not None}
         return any(
             self._lacks_module(path, each) or self._lacks_name(path, each)
             for each in plain
             if each.level or _head(each) in own
         )
-
-    def _is_found(self, path: str, entry: Import) -> bool:
-        """Return whether an import finds a module below a package of the project."""
-        return "." in entry.module and self._graph.target(path, entry) is not None
 
     def _lacks_module(self, path: str, entry: Import) -> bool:
         """Return whether the module of an import is missing in a package that is here."""

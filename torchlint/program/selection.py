@@ -157,11 +157,12 @@ class _Selection:
         """
         wanted: dict[Symbol, int] = {}
         for each in self.own.definitions:
+            lateness = (each.kind not in _CALLABLE) + (not each.handles)
             for name in _given(each):
-                wanted.setdefault(Symbol(self.path, name), _lateness(each))
+                wanted.setdefault(Symbol(self.path, name), lateness)
         seen = set(wanted)
         for turn in sorted(set(wanted.values())):
-            edge = [symbol for symbol, lateness in wanted.items() if lateness == turn]
+            edge = [symbol for symbol, late in wanted.items() if late == turn]
             steps = list(self._users_of(edge, seen))
             for last in _Rank:
                 for place in chain.from_iterable(steps):
@@ -459,11 +460,6 @@ class _View:
 
     def _is_outside(self, place: Place) -> bool:
         return place.path != self.path and place not in self.taken
-
-
-def _lateness(definition: Definition) -> int:
-    """Return how late the users of a definition are asked for, from 0."""
-    return (definition.kind not in _CALLABLE) + (not definition.handles)
 
 
 def _given(definition: Definition) -> tuple[str, ...]:

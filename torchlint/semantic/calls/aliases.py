@@ -116,7 +116,7 @@ class Aliases(Part):
             table = receiver_of(node, "get")
             if table is not None:
                 yield from self._entries(table)
-            elif node.args and self.names.name(node.func) == "functools.partial":
+            elif node.args and self.names.is_partial(node):
                 yield node.args[0].value
             else:
                 for maker in self.surely_held(node.func):
@@ -140,6 +140,6 @@ class Aliases(Part):
     @cached_property
     def _targets(self) -> frozenset[str]:
         """The words that something is assigned or passed to, which may be functions in view."""
-        definitions = (*self.tree.all(cst.FunctionDef), *self.tree.all(cst.ClassDef))
-        names = {each.name.value for each in definitions}
+        names = {each.name.value for each in self.tree.all(cst.FunctionDef)}
+        names.update(each.name.value for each in self.tree.all(cst.ClassDef))
         return frozenset(to for name in names for to in self.functions.holders(name))

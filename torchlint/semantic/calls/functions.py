@@ -95,7 +95,7 @@ class Functions:
             if owner is not None:
                 found = self.method(owner, node.attr.value)
                 return found and self._overriding.only(found, owner)
-        if type(node) is cst.Call and self._is_partial(node):
+        if type(node) is cst.Call and self.names.is_partial(node):
             return self.definition(node.args[0].value) if node.args else None
         return None
 
@@ -314,7 +314,7 @@ class Functions:
         """Return the calls in this file that run a function."""
         found, aliased = list(self._find_callers(function)), list(self._aliases.calls(function))
         if aliased:
-            found = [each for each in found if not self._is_partial(each)]
+            found = [each for each in found if not self.names.is_partial(each)]
         calls = dict.fromkeys((*found, *aliased))
         return tuple(call for call in calls if not self._overriding.is_replaced(call)) or (*calls,)
 
@@ -355,10 +355,7 @@ class Functions:
         if isinstance(call, cst.Call):
             return call if call.func is mention else None
         outer = self.tree.taker(mention)
-        return outer if outer is not None and self._is_partial(outer) else None
-
-    def _is_partial(self, call: cst.Call) -> bool:
-        return self.names.name(call.func) == "functools.partial"
+        return outer if outer is not None and self.names.is_partial(outer) else None
 
     @cached_property
     def _calls_of_values(self) -> list[cst.Call]:

@@ -116,19 +116,11 @@ class Instances:
         elif choices := choices_of(value) if value is not None else ():
             yield from (word for each in choices for word in self._written(each))
         elif type(value) is cst.Call and value.args:
-            if self._is_partial(value):
+            if self.names.is_partial(value):
                 yield from self._written(value.args[0].value)
             elif (table := receiver_of(value, "get")) is not None:
                 for each in (table, *(arg.value for arg in value.args[1:])):
                     yield from self._written(each)
-
-    def _is_partial(self, call: cst.Call) -> bool:
-        return self._knows_partial and self.names.name(call.func) == "functools.partial"
-
-    @cached_property
-    def _knows_partial(self) -> bool:
-        """Whether the file imports something that may be `functools.partial`."""
-        return any(binding.qualified.startswith("functools") for binding in self.scopes.bindings())
 
     # -- values --------------------------------------------------------
 
@@ -243,7 +235,7 @@ class Instances:
         for call in self.tree.all(cst.Call):
             if not call.args:
                 continue
-            partial = self._is_partial(call)
+            partial = self.names.is_partial(call)
             takers = self._taking(call, partial)
             place = -1 if partial else 0
             for arg in call.args:

@@ -136,6 +136,10 @@ class Names:
         """Return the function of torch by which a call creates a tensor."""
         return factory(self.name(call.func))
 
+    def is_partial(self, call: cst.Call) -> bool:
+        """Return whether a call makes an object of `functools.partial`."""
+        return self.name(call.func) == "functools.partial"
+
     @staticmethod
     def words(text: str) -> list[str]:
         """Split identifiers in any style into lower-case words."""
