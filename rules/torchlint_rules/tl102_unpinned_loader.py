@@ -22,7 +22,7 @@ _KEPT: Final = f"`{_CYCLE}` keeps every batch, and pinned memory cannot be swapp
 class UnpinnedLoader(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader whose batches go to a GPU from pageable memory."""
-        yield from joined(self._of_loaders(script), ("loader", "loaders"))
+        yield from joined(script, self._of_loaders(script), ("loader", "loaders"))
         if script.program.devices.can_use_accelerator and script.program.target.device != "mps":
             for arguments in script.program.trainings.arguments("transformers", "trl"):
                 yield from self._of_trainer(script, arguments)

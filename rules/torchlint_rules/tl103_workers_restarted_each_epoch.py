@@ -35,7 +35,7 @@ _PROCESSORS: Final = ("os.cpu_count", "os.process_cpu_count", "multiprocessing.c
 class WorkersRestartedEachEpoch(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader that restarts the same workers in each epoch."""
-        yield from joined(self._of_loaders(script), ("loader", "loaders"))
+        yield from joined(script, self._of_loaders(script), ("loader", "loaders"))
         for arguments in script.program.trainings.arguments("transformers", "trl"):
             yield from self._of_trainer(script, arguments)
 

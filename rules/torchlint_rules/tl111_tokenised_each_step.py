@@ -18,7 +18,7 @@ _CURE: Final = "tokenize the texts once, before the training, and only pad each 
 class TokenisedEachStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tokenizer that training waits for in each step, once for each function."""
-        yield from joined(self._found(script), ("call", "calls"))
+        yield from joined(script, self._found(script), ("call", "calls"))
 
     def _found(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         for call in script.tree.all(cst.Call):

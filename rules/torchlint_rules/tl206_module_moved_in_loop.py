@@ -29,7 +29,7 @@ class _Call(NamedTuple):
 class ModuleMovedInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the calls on networks that a loop repeats and could make once."""
-        yield from joined(self._found(script), ("call", "calls"))
+        yield from joined(script, self._found(script), ("call", "calls"))
 
     def _found(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         for site in script.calls.of_methods(*_MOVING, *_MODES):

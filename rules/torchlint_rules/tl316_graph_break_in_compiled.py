@@ -20,7 +20,7 @@ class GraphBreakInCompiled(Rule):
             finding = self._finding(script, found, frame)
             alike.setdefault(found.construct, []).append((frame.function, finding))
         for of_one_kind in alike.values():
-            yield from joined(of_one_kind, ("break", "breaks"))
+            yield from joined(script, of_one_kind, ("break", "breaks"))
 
     def _finding(self, script: Script, found: GraphBreak, frame: Frame) -> Finding:
         construct = CONSTRUCTS[found.construct]

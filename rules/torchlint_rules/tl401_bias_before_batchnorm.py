@@ -28,7 +28,7 @@ _FEW: Final = 8
 class BiasBeforeBatchNorm(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every biased layer that feeds a batch norm and nothing else, class by class."""
-        yield from joined(self._of_layers(script), ("layer", "layers"))
+        yield from joined(script, self._of_layers(script), ("layer", "layers"))
 
     def _of_layers(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         pairs = filter(_cancels, script.modules.layers.pairs())

@@ -84,6 +84,7 @@ def _offered(path: Path, cache: Path | None = None) -> list[Any]:
         ("a.py", {"b.ipynb": notebook(code("%run a.py"), code("Variable(y)"))}),
         ("a.py", {"b.ipynb": '{"cells": "import a\\nfrom a import Variable'}),
         ("a.py", {"b.py": "import p\np.c.Variable(y)\n", "p.py": "import a as c\n"}),
+        ("a.py", {"b.py": "from gone import *\nVariable(y)\n"}),
     ],
 )
 def test_an_import_that_another_file_takes_stays(
@@ -102,6 +103,7 @@ def test_an_import_that_another_file_takes_stays(
         {"b.py": "import a\nimport torch\ntorch.autograd.Variable(a.start())\n"},
         {"b.py": "from c import *\nVariable(x)\n", "c.py": "from a import start\n"},
         {".venv/lib/b.py": STAR},
+        {"b.py": "from random import *\nVariable(y)\n"},
         {"b.py": "import alpha\nalpha.Variable\n"},
     ],
 )

@@ -12,6 +12,9 @@ from torchlint.program.index import Index
 NET = "class Net: pass\nclass Old: pass\n"
 USE = "from net import Net\nNet()\n"
 COPY = "from net import Net\nclass Train:\n    def run(self): Net()\n"
+OWN = "from uses import *\n" + NET + "def run(): Old()\n"
+STAR = "from gone import *\nfrom uses import *\nprint(1)\n"
+USES = "from net import run\nrun()\n"
 LOOKS = "import whole\nwhole.__dict__[kind]()\n"
 
 
@@ -21,11 +24,53 @@ LOOKS = "import whole\nwhole.__dict__[kind]()\n"
         ({"net.py": NET, "train.py": USE}, "Old"),
         ({"net.py": NET, "train.py": USE, "old.py": "from net import Old\nOld()\n"}, ""),
         ({"net.py": NET, "train.py": USE, "old.py": "from net import Old\nOLD = Old()\n"}, "Old"),
-        ({"net.py": NET, "train.py": USE, "look.ipynb": "{}"}, ""),
+        ({"net.py": NET, "train.py": USE, "look.ipynb": "{Old}"}, ""),
         ({"net.py": NET + "first = Old\n", "train.py": USE}, "first"),
         ({"net.py": NET + "print(Old())\n", "train.py": USE}, ""),
         ({"net.py": NET.replace("class Old", "@kept\nclass Old"), "train.py": USE}, ""),
-        ({"net.py": NET, "train.py": USE, "old.py": "print Old()\n"}, ""),
+        ({"net.py": NET, "train.py": USE, "old.py": "from net import Net\nprint Old()\n"}, ""),
+        ({"net.py": NET, "train.py": USE, "old.py": "from net import Net\nprint Net()\n"}, "Old"),
+        ({"net.py": NET, "train.py": USE, "old.py": "import_module(kind)\nprint 1\n"}, ""),
+        ({"net.py": NET, "run.py": USES, "uses.py": OWN, "old.py": "print run()\n"}, ""),
+        ({"net.py": OWN, "uses.py": "", "train.py": STAR + "Old()\n"}, ""),
+        ({"net.py": OWN, "uses.py": "", "train.py": STAR + "Old = 1\n"}, "Net Old run"),
+        ({"net.py": OWN, "uses.py": "", "train.py": STAR + "run()\n"}, ""),
+        (
+            {"net.py": OWN, "uses.py": "", "train.py": STAR.replace("gone", "tkinter") + "Old()\n"},
+            "Net Old run",
+        ),
+        (
+            {
+                "net.py": OWN,
+                "uses.py": "from gone import *",
+                "train.py": "from uses import *\nOld()\n",
+            },
+            "",
+        ),
+        (
+            {
+                "net.py": OWN,
+                "uses.py": "from gone import *",
+                "train.py": "from uses import Old\nOld()\n",
+            },
+            "",
+        ),
+        (
+            {
+                "net.py": OWN,
+                "uses.py": "from gone import *",
+                "train.py": "import uses\nuses.Old()\n",
+            },
+            "",
+        ),
+        (
+            {
+                "net.py": OWN,
+                "uses.py": "",
+                "train.py": STAR + "class Train:\n    def run(self): Old()\n",
+            },
+            "Net Old run",
+        ),
         ({"net.py": NET, "train.py": "import net\ngetattr(net, kind)()\n"}, ""),
         ({"net.py": NET, "whole.py": COPY, "train.py": LOOKS}, "Old"),
         ({"net.py": NET, "train.py": "import net\nnet.Net()\n"}, "Old"),

@@ -68,3 +68,23 @@ def test_a_file_is_on_an_accelerator_where_its_programs_use_one(tmp_path: Path) 
     index = Index(write(tmp_path, files))
     found = {name: index.view(tmp_path / name).is_on_accelerator for name in files}
     assert found == {"tools.py": True, "cpu.py": False, "gpu.py": True, "devices.py": False}
+
+
+def test_a_start_does_not_run_on_the_device_of_another_that_it_takes_a_function_from(
+    tmp_path: Path,
+) -> None:
+    gpu = "def double(x): return x + x\ndef fit(x): double(x.cuda()).backward()\nfit(net)\n"
+    on_cpu = "from gpu import double\ndouble(3).backward()\n"
+    on_gpu = "from gpu import fit\nfit(3)\n"
+    files = {"gpu.py": gpu, "cpu.py": on_cpu, "again.py": on_gpu}
+    index = Index(write(tmp_path, files))
+    found = {name: index.view(tmp_path / name).is_on_accelerator for name in files}
+    assert found == {"gpu.py": False, "cpu.py": False, "again.py": True}
+
+
+def test_a_module_with_the_name_of_a_build_script_is_no_root(tmp_path: Path) -> None:
+    loss = "import torch\n\ndef loss(x):\n    return torch.nn.L1Loss()(x)\n"
+    write(tmp_path, {"pyproject.toml": "", "sub/setup.py": loss, "sub/train.py": ""})
+    assert project_of(str(tmp_path / "sub/train.py")) == str(tmp_path)
+    (tmp_path / "sub/setup.py").write_text("from setuptools import setup\nsetup()\n")
+    assert project_of(str(tmp_path / "sub/train.py")) == str(tmp_path / "sub")

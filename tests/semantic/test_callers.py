@@ -196,6 +196,16 @@ def test_a_method_is_called_by_what_runs_for_its_class(fit: str, callers: list[s
     assert _callers(script, "step")[1] == callers
 
 
+def test_a_template_calls_what_subclasses_override_too() -> None:
+    script = _script(TEMPLATE.format(fit=""))
+    (call,) = (
+        each for each in script.tree.all(cst.Call) if script.code(each) == "self.step(batch)"
+    )
+    base, override = (each for each in script.functions.callees(call))
+    owners = [script.scopes.class_of(each) for each in (base, override)]
+    assert [owner.name.value for owner in owners if owner is not None] == ["Base", "Sub"]
+
+
 def test_an_heir_that_keeps_the_template_runs_what_it_inherits() -> None:
     heir = "    class Heir(Sub):\n        def other(self): return 0\n"
     kept = "    class Kept(Sub):\n        def fit(self, batch): return Base.fit(self, batch)\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,6 +14,7 @@ from torchlint.engine.files import TooManyFilesError, discover
 from torchlint.engine.project import SettingsOf, default_settings, layout_of
 from torchlint.notebook import is_notebook
 from torchlint.program.folder import MOST_BYTES, MOST_FILES
+from torchlint.program.imports import Imports
 from torchlint.source import Source
 
 UsedElsewhere = Callable[[Source, frozenset[str]], "frozenset[str] | None"]
@@ -97,6 +98,11 @@ class _Import(NamedTuple):
         package = self.module.partition(".")[0] or _first(self.names)
         return package != _FOREIGN
 
+    @property
+    def is_star(self) -> bool:
+        """Whether it imports all names of a module."""
+        return self.names.strip("( \t\r\n)") == "*"
+
 
 class _File:
     """A file that may use names of others."""
@@ -118,6 +124,14 @@ class _File:
     def is_dynamic(self) -> bool:
         """Whether the file imports or runs modules dynamically."""
         return _DYNAMIC.search(self.text) is not None
+
+    def takes_all_beside(self, modules: Container[str]) -> bool:
+        """Return whether the file has a star import of a module that is none of these."""
+        return any(
+            (each.module.rpartition(".")[2] or "__init__") not in modules
+            for each in self.imports
+            if each.is_star and not Imports.is_foreign(each.module)
+        )
 
     def has(self, word: str) -> bool:
         """Return whether the text contains a whole word."""
@@ -142,11 +156,14 @@ class _Module:
         near = [file for file in others if self.name in file.text]
         called = {self.name}.union(*(self._aliases(file) for file in near))
         attribute = _attribute(called, name)
+        parts = (part for file in others for part in Path(file.path).parts)
+        here = {self.name, *(part.removesuffix(".py") for part in parts)}
         return any(
             self._is_imported_from(file, name) or self._is_found_in(file, name) for file in near
         ) or any(
             (any(word in file.text for word in called) and _reads(file, attribute))
             or _finds(file, name)
+            or (file.takes_all_beside(here) and file.has(name))
             for file in others
             if name in file.text
         )
@@ -161,8 +178,7 @@ class _Module:
     def _is_imported_from(self, file: _File, name: str) -> bool:
         """Return whether a file imports a name from the module, perhaps by a star import."""
         return any(
-            _whole(name).search(each.names) is not None
-            or (each.names.strip("( \t\r\n)") == "*" and self.exported is None)
+            _whole(name).search(each.names) is not None or (each.is_star and self.exported is None)
             for each in file.imports
             if each.module.rpartition(".")[2] == self.name
         )

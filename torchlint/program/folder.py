@@ -24,7 +24,7 @@ MOST_BYTES: Final = 50_000_000
 
 _MARKS: Final = ("pyproject.toml", "setup.cfg", ".git")
 """Files and folders that mark the root of a project."""
-_BUILDING: Final = re.compile(rb"setuptools|distutils|\bimport setup\b|\A\s*\Z")
+_BUILDING: Final = re.compile(rb"setuptools|distutils|\bimport setup\b|skbuild|Extension|\A\s*\Z")
 """What a `setup.py` contains that builds a project; others are modules with that name."""
 _SKIPPED: Final = frozenset(
     "__pycache__ __pypackages__ _build buck-out build dist node_modules site-packages venv".split()
@@ -66,13 +66,13 @@ def project_of(path: str) -> str:
     """
     parents = Path(os.path.realpath(path)).parents
     for each in parents:
-        if any((each / mark).exists() for mark in _MARKS) or _has_setup_script(each):
+        if any((each / mark).exists() for mark in _MARKS) or is_built(each):
             return str(each)
     here = Path(os.path.realpath(Path.cwd()))
     return str(here if here in parents else parents[0])
 
 
-def _has_setup_script(folder: Path) -> bool:
+def is_built(folder: Path) -> bool:
     """Return whether the `setup.py` of a folder builds a project."""
     try:
         return _BUILDING.search((folder / "setup.py").read_bytes()) is not None

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from itertools import chain
-from typing import Final, NamedTuple
+from itertools import chain, islice
+from typing import Final, NamedTuple, TypeVar
 
 from torchlint.caching import cached_method
 from torchlint.program.imports import Imports
-from torchlint.program.outline import Definition, Import, Kind, Outline, Star, is_main, is_test
+from torchlint.program.outline import (
+    LOOKING,
+    OPTIMIZING,
+    Definition,
+    Import,
+    Kind,
+    Outline,
+    Star,
+    is_main,
+    is_test,
+)
 from torchlint.semantic.view import Symbol
 
 _FINDING: Final = frozenset({"import_module", "importlib.import_module"})
@@ -44,6 +54,19 @@ class Links(NamedTuple):
         yield from self.stars.values()
 
 
+Node = TypeVar("Node", str, Symbol)
+
+
+def spread(start: Node, following: Callable[[Node], Iterable[Node]]) -> Iterator[Node]:
+    """Yield a module or symbol and what leads on from it, the nearest first."""
+    seen, edge = {start}, [start]
+    while edge:
+        yield (at := edge.pop(0))
+        new = [each for each in dict.fromkeys(following(at)) if each not in seen]
+        seen.update(new)
+        edge += new
+
+
 class Graph(ABC):
     """The modules of a project and what they use of each other.
 
@@ -64,16 +87,27 @@ class Graph(ABC):
     # -- what is known of the project and of each module --------------------------
 
     @abstractmethod
+    def sources(self, *marks: str) -> Iterable[str]:
+        """Return the modules, no tests, sorted: those whose text may hold one of some marks."""
+
+    @abstractmethod
+    def text(self, path: str) -> str:
+        """Return the text of a module."""
+
+    @cached_method
     def looking_up(self) -> list[str]:
         """Return the modules, no tests, that may find others which no import spells, sorted."""
+        return [path for path in self.sources(*LOOKING) if self.contents(path).looks_modules_up]
 
-    @abstractmethod
-    def has_unread(self) -> bool:
-        """Return whether a module, no test, does not parse: it may use anything."""
+    @cached_method
+    def unread(self) -> str:
+        """Return the text of all modules, no tests, that do not parse."""
+        return "\n".join(self.text(path) for path in self.sources() if not self.outline(path))
 
-    @abstractmethod
+    @cached_method
     def optimizes(self) -> bool:
         """Return whether a module, no test, runs a backward pass or a trainer."""
+        return any(self.contents(path).optimizes for path in self.sources(*OPTIMIZING))
 
     @abstractmethod
     def outline(self, path: str) -> Outline | None:
@@ -102,6 +136,13 @@ class Graph(ABC):
     @abstractmethod
     def is_reexported(self, symbol: Symbol) -> bool:
         """Return whether the `__init__.py` of a package imports a symbol."""
+
+    def users_at_home(self, symbol: Symbol) -> Iterator[Place]:
+        """Yield the definitions of a symbol's own module that use it."""
+        for number, each in enumerate(self.contents(symbol.path).definitions):
+            if symbol.name in each.uses and symbol.name not in each.binds:
+                if each.kind is not Kind.IMPORT:
+                    yield Place(symbol.path, number)
 
     def finders(self, path: str) -> Iterator[Place]:
         """Yield the functions and classes that may find a module which no import spells."""
@@ -279,17 +320,44 @@ class Graph(ABC):
                         found.setdefault(symbol, []).append(number)
         return found
 
+    @cached_method
+    def guessing(self) -> dict[str, list[Place]]:
+        """Return the definitions, no tests, that use each name of a module that is not here."""
+        found: dict[str, list[Place]] = {}
+        for path in self.sources():
+            for number in range(len(self.contents(path).definitions)):
+                for name in self._unseen(Place(path, number)):
+                    found.setdefault(name, []).append(Place(path, number))
+        return found
+
+    def _unseen(self, place: Place) -> Iterator[str]:
+        """Yield the names in a definition that a module which is not here may bind."""
+        path, links = place.path, self.links(place)
+        yield from (name.rpartition(".")[2] for name, to in links.names.items() if to is None)
+        if self._is_open(path):
+            known = (self.imported(path), self.numbers(path), links.stars)
+            words = sorted(self.definition(place).uses)
+            yield from (word for word in words if not any(word in names for names in known))
+
+    @cached_method
+    def _is_open(self, path: str, steps: int = _MOST_STEPS) -> bool:
+        """Return whether a star import takes names of a module that is not here."""
+        for star in self.contents(path).stars:
+            home = self.imports.module(path, star.level, star.module)
+            if home is None and (star.level or not self.imports.is_foreign(star.module)):
+                return True
+            if home is not None and steps and self._is_open(home.path, steps - 1):
+                return True
+        return False
+
     # -- modules that import each other -------------------------------------------
 
     def reached(self, path: str) -> Iterator[str]:
         """Yield the modules that a module reaches by imports, the nearest first, without tests."""
-        seen = {path}
-        edge = [path]
-        while edge:
-            following = sorted({each for at in edge for each in self.edges(at)} - seen)
-            edge = [each for each in following if not is_test(each)]
-            seen.update(edge)
-            yield from edge
+        found = spread(
+            path, lambda at: sorted(each for each in self.edges(at) if not is_test(each))
+        )
+        return islice(found, 1, None)
 
     @cached_method
     def edges(self, path: str) -> frozenset[str]:
@@ -353,22 +421,27 @@ class Graph(ABC):
     def is_on_accelerator(self, path: str) -> bool:
         """Return whether another module of the programs that a module is in uses an accelerator."""
         above = list(self._above(path))
-        below = (each for at in above if self._begins(at) for each in self.reached(at))
+        starts = filter(self._begins, above)
+        below = (each for at in starts for each in self.reached(at) if self._lends(each, at))
         others = (each for each in chain(above, below) if each != path)
         return any(map(self.accelerates, others))
+
+    def _lends(self, path: str, start: str) -> bool:
+        """Return whether a start that reaches a module runs on its devices.
+
+        A start of its own trains for itself, unless the other one takes a training from it.
+        """
+        taken = (symbol for symbol in self.used(start) if symbol.path == path)
+        return not self.is_start(path) or any(
+            self.definition(place).trains for each in taken for place in self.definitions(each)
+        )
 
     def _begins(self, path: str) -> bool:
         return self.is_start(path) or not self._leading_to(path)
 
     def _above(self, path: str) -> Iterator[str]:
         """Yield a module and those that reach it by imports or by its name, the nearest first."""
-        seen = {path}
-        edge = [path]
-        while edge:
-            yield (at := edge.pop(0))
-            following = [each for each in self._leading_to(at) if each not in seen]
-            seen.update(following)
-            edge += following
+        return spread(path, self._leading_to)
 
     def _leading_to(self, path: str) -> list[str]:
         return self.importers(path) or [place.path for place in self.finders(path)]
@@ -386,20 +459,14 @@ class Graph(ABC):
 
     def trains_below(self, path: str) -> bool:
         """Return whether a module, or one that it reaches by imports, trains or loads."""
-        found = self._trains_below.get(path)
-        if found is None:
-            seen = {path}
-            edge = [path]
-            found = self.trains(path)
-            while edge and not found:
-                following = sorted(self.edges(edge.pop(0)) - seen)
-                found = any(self._trains_below.get(each) or self.trains(each) for each in following)
-                seen.update(following)
-                edge += (each for each in following if each not in self._trains_below)
-            if not found:
-                self._trains_below.update(dict.fromkeys(seen, False))
-            self._trains_below[path] = found
-        return found
+        known, seen = self._trains_below, []
+        for at in spread(path, lambda at: () if at in known else sorted(self.edges(at))):
+            seen.append(at)
+            if known.get(at) or (at not in known and self.trains(at)):
+                known[path] = True
+                return True
+        known.update(dict.fromkeys(seen, False))
+        return False
 
 
 class WholeGraph(Graph):
@@ -409,31 +476,21 @@ class WholeGraph(Graph):
         self,
         imports: Imports,
         outlines: dict[str, Outline | None],
+        text: Callable[[str], str],
         scripts: frozenset[str] = frozenset(),
         is_installed: bool = False,
     ) -> None:
         super().__init__(imports, scripts, is_installed)
         self._outlines = outlines
+        self._text = text
 
     def outline(self, path: str) -> Outline | None:
         """Return the outline of a module."""
         return self._outlines.get(path)
 
-    @cached_method
-    def looking_up(self) -> list[str]:
-        """Return the modules, no tests, that may find others which no import spells, sorted."""
-        outlines = ((path, self.contents(path)) for path in self._sources())
-        return [path for path, outline in outlines if outline.looks_modules_up]
-
-    @cached_method
-    def has_unread(self) -> bool:
-        """Return whether a module, no test, does not parse: it may use anything."""
-        return any(self.outline(path) is None for path in self._sources())
-
-    @cached_method
-    def optimizes(self) -> bool:
-        """Return whether a module, no test, runs a backward pass or a trainer."""
-        return any(self.contents(path).optimizes for path in self._sources())
+    def text(self, path: str) -> str:
+        """Return the text of a module."""
+        return self._text(path)
 
     def prepare(self) -> None:
         """Find out who uses what, for processes that are forked later, too."""
@@ -455,7 +512,7 @@ class WholeGraph(Graph):
     @cached_property
     def _importers(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for user in self._sources():
+        for user in self.sources():
             for home in self.edges(user):
                 found.setdefault(home, []).append(user)
         return found
@@ -463,15 +520,15 @@ class WholeGraph(Graph):
     @cached_property
     def _users(self) -> dict[Symbol, list[Place]]:
         found: dict[Symbol, list[Place]] = {}
-        for user in self._sources():
+        for user in self.sources():
             for symbol, numbers in self.used(user).items():
                 found.setdefault(symbol, []).extend(Place(user, number) for number in numbers)
         return found
 
     @cached_property
     def _reexported(self) -> frozenset[Symbol]:
-        return frozenset[Symbol]().union(*map(self.reexports, self._sources()))
+        return frozenset[Symbol]().union(*map(self.reexports, self.sources()))
 
-    def _sources(self) -> Iterator[str]:
-        """Yield the modules whose uses count, sorted."""
+    def sources(self, *marks: str) -> Iterable[str]:
+        """Return the modules, no tests, sorted."""
         return (path for path in sorted(self._outlines) if not is_test(path))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from torchlint.caching import cached_method
-from torchlint.program.graph import Graph, Place
+from torchlint.program.graph import Graph, Place, spread
 from torchlint.program.imports import folder_of
-from torchlint.program.outline import Definition, Kind, is_main, is_test
+from torchlint.program.outline import LOOKING, LOOKING_UP, Definition, Kind, is_main, is_test
 from torchlint.semantic.view import Symbol
 
 _DEFINED: Final = (Kind.FUNCTION, Kind.CLASS)
 _INIT: Final = "__init__.py"
 _OWN: Final = ("globals", "locals", "eval", "Fire", "sys.modules")
 """Words of code that finds names of its own module."""
+_WORD: Final = re.compile(r"\w+")
 _OTHERS: Final = ("getattr", "vars", "__dict__")
 """Words of code that finds names of a module that it holds."""
 
@@ -24,7 +26,6 @@ class Idle:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._runs: dict[str, bool] = {}
 
     def names(self, path: str) -> frozenset[str]:
         """Return the functions and classes of a module that nothing runs, and unread values."""
@@ -37,7 +38,23 @@ class Idle:
             if not self._is_in_use(Place(path, number), each)
             for name in each.binds
         )
-        return frozenset() if found and self.graph.has_unread() else found
+        if found and any(word in self.graph.unread() for word in (*LOOKING, *LOOKING_UP)):
+            return frozenset()
+        is_handed_on = any(self._may_be_taken(each, set()) for each in outline.definitions if found)
+        return frozenset() if is_handed_on else found
+
+    @cached_method
+    def _named_unread(self) -> frozenset[str]:
+        """Return the words of the modules that do not parse, which may use what they name."""
+        return frozenset(_WORD.findall(self.graph.unread()))
+
+    def _may_be_taken(self, definition: Definition, seen: set[Place]) -> bool:
+        """Return whether code that runs names something that a module out of sight may hand on."""
+        return definition.kind in _DEFINED and any(
+            self._is_run(user, seen)
+            for name in definition.binds
+            for user in self.graph.guessing().get(name, ())
+        )
 
     def _is_in_use(self, place: Place, definition: Definition) -> bool:
         """Return whether something runs a function or class, or reads the value that a line binds.
@@ -49,7 +66,8 @@ class Idle:
         if definition.kind is not Kind.ASSIGNMENT or len(definition.binds) != 1:
             return True
         symbol = Symbol(place.path, *definition.binds)
-        return self._is_handed_on(symbol) or any(True for _ in self._users(symbol))
+        is_used = self._is_handed_on(symbol) or any(True for _ in self._users(symbol))
+        return is_used or symbol.name in self._named_unread()
 
     def _may_be_used_unseen(self, path: str) -> bool:
         """Return whether users of a library, or code that looks names up, may reach a module.
@@ -91,21 +109,10 @@ class Idle:
             for each in outline.definitions
         )
 
+    @cached_method
     def _is_executed(self, path: str) -> bool:
         """Return whether a start of the project imports a module, or it is one."""
-        found = self._runs.get(path)
-        if found is None:
-            seen = {path}
-            edge = [path]
-            found = False
-            while edge and not found:
-                at = edge.pop()
-                found = self._runs.get(at, False) or self._is_started(at)
-                following = [each for each in self.graph.importers(at) if each not in seen]
-                seen.update(following)
-                edge += following
-            self._runs[path] = found
-        return found
+        return any(map(self._is_started, spread(path, self.graph.importers)))
 
     def _is_started(self, path: str) -> bool:
         """Return whether a module runs something when it is the main module."""
@@ -123,11 +130,14 @@ class Idle:
             return self._is_executed(place.path)
         if definition.decorated or self._is_looked_up(place.path):
             return True
-        return any(
+        if any(
             self._is_handed_on(symbol)
             or any(self._is_run(user, seen) for user in self._users(symbol))
             for symbol in (Symbol(place.path, name) for name in definition.binds)
-        )
+        ):
+            return True
+        is_named = not self._named_unread().isdisjoint(definition.binds)
+        return is_named or self._may_be_taken(definition, seen)
 
     def _is_handed_on(self, symbol: Symbol) -> bool:
         """Return whether a symbol is one of those that a module or a package offers to others."""
@@ -136,6 +146,4 @@ class Idle:
 
     def _users(self, symbol: Symbol) -> Iterator[Place]:
         yield from self.graph.users(symbol)
-        for number, each in enumerate(self.graph.contents(symbol.path).definitions):
-            if symbol.name in each.uses and symbol.name not in each.binds:
-                yield Place(symbol.path, number)
+        yield from self.graph.users_at_home(symbol)

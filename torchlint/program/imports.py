@@ -62,6 +62,12 @@ class Imports:
             return self._below(package, name)
         return self._below(folder_of(package), name) if package.endswith(_INIT) else None
 
+    @staticmethod
+    def is_foreign(name: str) -> bool:
+        """Return whether a module that is not of the project is one of torch or of Python."""
+        head = name.partition(".")[0]
+        return head == _FOREIGN or head in sys.stdlib_module_names
+
     @cached_method
     def _absolute(self, folder: str, name: str) -> tuple[Module, ...]:
         return tuple(self._search(folder, name))

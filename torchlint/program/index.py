@@ -10,7 +10,7 @@ from typing import Final
 
 from torchlint.notebook import read_source
 from torchlint.program.argumentfiles import targets, with_argument_files
-from torchlint.program.folder import MOST_BYTES, MOST_FILES, Stamp, Walk, is_foreign, walk
+from torchlint.program.folder import MOST_BYTES, MOST_FILES, Stamp, Walk, is_built, is_foreign, walk
 from torchlint.program.graph import Graph, WholeGraph
 from torchlint.program.imports import Imports, folder_of
 from torchlint.program.kept import Kept, dump
@@ -116,7 +116,7 @@ class Index:
         self._settings = "\n".join(_text_at(self.root, each) for each in built_by)
         self._scripts = _scripts(self._settings, self._imports)
         builds = "[build-system]" in self._settings
-        self._is_installed = builds or (self.root / "setup.py").is_file()
+        self._is_installed = builds or is_built(self.root)
 
     def _imports_among(self, paths: Iterable[str]) -> Imports:
         return Imports(paths, self._bases, self.root.name)
@@ -195,6 +195,9 @@ class Index:
             view = view._replace(is_broken=True)
         return with_argument_files(view, source.text, known, self._text, self._making)
 
+    def _code(self, path: str) -> str:
+        return self._source(path).text or self._text(path)
+
     def _text(self, path: str) -> str:
         return _text_at(self.root, path)
 
@@ -216,7 +219,7 @@ class Index:
     def views_within(self, program: Iterable[str]) -> Callable[[Path], View]:
         """Return a function that finds the view of a file among the modules of a program."""
         outlines = {each: self._outline(each) for each in program}
-        graph = WholeGraph(self._imports, outlines, self._scripts, self._is_installed)
+        graph = WholeGraph(self._imports, outlines, self._code, self._scripts, self._is_installed)
 
         def view(path: Path) -> View:
             name = self.name(path) or ""
@@ -268,7 +271,9 @@ class Index:
     def _whole_graph(self) -> WholeGraph:
         if self._whole is None:
             outlines = {**self._outlines, **self._changed_outlines}
-            self._whole = WholeGraph(self._imports, outlines, self._scripts, self._is_installed)
+            self._whole = WholeGraph(
+                self._imports, outlines, self._code, self._scripts, self._is_installed
+            )
         return self._whole
 
     def _with(self, name: str, source: Source) -> Graph:
@@ -398,16 +403,13 @@ class Absent:
             return False
         spelled = set(_PLAIN.findall(text))
         plain = [each for each in outline.imports if ("." * each.level + each.module) in spelled]
-        own = {_head(each) for each in plain if self._is_found(path, each)}
+        below = (each for each in plain if "." in each.module)  # a package of the project
+        own = {_head(each) for each in below if self._graph.target(path, each) is not None}
         return any(
             self._lacks_module(path, each) or self._lacks_name(path, each)
             for each in plain
             if each.level or _head(each) in own
         )
-
-    def _is_found(self, path: str, entry: Import) -> bool:
-        """Return whether an import finds a module below a package of the project."""
-        return "." in entry.module and self._graph.target(path, entry) is not None
 
     def _lacks_module(self, path: str, entry: Import) -> bool:
         """Return whether the module of an import is missing in a package that is here."""

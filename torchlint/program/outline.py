@@ -144,7 +144,7 @@ _STEPS: Final = re.compile(
 _LOOKUPS: Final = re.compile(
     r"(?:(?<![.\w])(?:getattr|vars|globals|locals|eval)|\bFire)(?=\()|\b(?:__dict__|sys\.modules)\b"
 )
-_LOOKING_UP: Final = (
+LOOKING_UP: Final = (
     "getattr(", "vars(", "globals(", "locals(", "eval(", "Fire(", "__dict__", "sys.modules",
 )  # fmt: skip
 """A text in which `_LOOKUPS` finds something contains one of these."""
@@ -293,7 +293,7 @@ def _trains(text: str) -> bool:
 
 def _lookups(text: str) -> frozenset[str]:
     """Return the words in a text by which it may find names that it does not spell."""
-    may = any(word in text for word in _LOOKING_UP)
+    may = any(word in text for word in LOOKING_UP)
     return frozenset(_LOOKUPS.findall(text)) if may else frozenset()
 
 

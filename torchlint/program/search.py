@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from torchlint.caching import cached_method
 from torchlint.notebook import is_notebook
-from torchlint.program.graph import Graph, Place
+from torchlint.program.graph import Graph, Place, spread
 from torchlint.program.imports import Imports, folder_of
-from torchlint.program.outline import ACCELERATING, LOOKING, MARKS, OPTIMIZING, Outline, is_test
+from torchlint.program.outline import ACCELERATING, MARKS, Outline, is_test
 from torchlint.semantic.view import Symbol
 
 _IMPORT: Final = re.compile(
@@ -51,22 +52,13 @@ class SearchedGraph(Graph):
         """Return whether a module uses an accelerator."""
         return self._texts.has(path, ACCELERATING) and super().accelerates(path)
 
-    @cached_method
-    def looking_up(self) -> list[str]:
-        """Return the modules, no tests, that may find others which no import spells, sorted."""
-        outlines = [(path, self.outline(path)) for path in self._texts.holding(LOOKING)]
-        return sorted(path for path, each in outlines if each and each.looks_modules_up)
+    def sources(self, *marks: str) -> Iterable[str]:
+        """Return the modules, no tests, sorted: those whose text may hold one of some marks."""
+        return self._texts.holding(marks) if marks else self._texts.searched
 
-    @cached_method
-    def has_unread(self) -> bool:
-        """Return whether a module, no test, does not parse: it may use anything."""
-        return any(self.outline(path) is None for path in self._texts.searched)
-
-    @cached_method
-    def optimizes(self) -> bool:
-        """Return whether a module, no test, runs a backward pass or a trainer."""
-        outlines = map(self.outline, self._texts.holding(OPTIMIZING))
-        return any(each is not None and each.optimizes for each in outlines)
+    def text(self, path: str) -> str:
+        """Return the text of a module."""
+        return self._texts.texts[path].decode("utf-8", "replace")
 
     def is_on_accelerator(self, path: str) -> bool:
         """Return whether another module of the programs that a module is in uses an accelerator."""
@@ -113,17 +105,15 @@ class SearchedGraph(Graph):
 
     def _search_gates(self, symbol: Symbol) -> Iterator[Symbol]:
         start = symbol if symbol.name else Symbol(symbol.path, stem_of(symbol.path))
-        seen = {start}
-        edge = [start]
-        while edge:
-            gate = edge.pop()
-            for user in self._texts.importing_name(*gate):
-                for name in self._names_for(user, symbol, gate.name):
-                    further = Symbol(user, name)
-                    if further not in seen:
-                        seen.add(further)
-                        edge.append(further)
-                        yield further
+        gates = spread(
+            start,
+            lambda gate: (
+                Symbol(user, name)
+                for user in self._texts.importing_name(*gate)
+                for name in self._names_for(user, symbol, gate.name)
+            ),
+        )
+        return islice(gates, 1, None)
 
     def _names_for(self, path: str, symbol: Symbol, name: str) -> Iterator[str]:
         """Yield the names that a module imports a symbol as.

@@ -157,11 +157,12 @@ class _Selection:
         """
         wanted: dict[Symbol, int] = {}
         for each in self.own.definitions:
+            lateness = (each.kind not in _CALLABLE) + (not each.handles)
             for name in _given(each):
-                wanted.setdefault(Symbol(self.path, name), _lateness(each))
+                wanted.setdefault(Symbol(self.path, name), lateness)
         seen = set(wanted)
         for turn in sorted(set(wanted.values())):
-            edge = [symbol for symbol, lateness in wanted.items() if lateness == turn]
+            edge = [symbol for symbol, late in wanted.items() if late == turn]
             steps = list(self._users_of(edge, seen))
             for last in _Rank:
                 for place in chain.from_iterable(steps):
@@ -248,6 +249,7 @@ class _Selection:
 
     def _add_used_by(self, users: list[Place]) -> None:
         """Take what some definitions use, and what that uses."""
+        definition = self.graph.definition
         levels: list[list[Place]] = [users, *([] for _ in range(_STEPS_DOWN))]
         for last in (_Rank.HANDLES, _Rank.OTHER):
             for above, below in pairwise(levels):
@@ -255,29 +257,31 @@ class _Selection:
                 places = (each for symbol in used for each in self.graph.definitions(symbol))
                 following = [each for each in dict.fromkeys(places) if self._may_lend(each)]
                 if below is levels[-1]:
-                    following = [each for each in following if self._is_told_late(each)]
+                    following = [
+                        each
+                        for each in following
+                        if self._is_class(each) or definition(each).trains
+                    ]
                 ranked = sorted(following, key=self._order)
-                below += (each for each in ranked if self._is_for(last, each) and self._take(each))
+                below += (
+                    each
+                    for each in ranked
+                    if self._rank(each) <= last or definition(each).size <= _SHORT
+                    if self._take(each)
+                )
 
     def _add_further_calls(self) -> None:
         """Take the lines that go on making what was taken: `parser.add_argument("--lr")`."""
         for place, taken in sorted(self.taken.items()):
             made = (Symbol(place.path, name) for name in taken.binds)
-            for each in chain.from_iterable(_users_at_home(self.graph, symbol) for symbol in made):
+            for each in chain.from_iterable(self.graph.users_at_home(symbol) for symbol in made):
                 line = self.graph.definition(each)
                 if taken.kind is Kind.ASSIGNMENT and not line.binds and not line.trains:
                     if line.kind is Kind.CODE and line.uses <= {*taken.binds}:
                         self._take(each)
 
-    def _is_told_late(self, place: Place) -> bool:
-        """Return whether a definition is taken in the last step: a class, or one that loads."""
-        return self._is_class(place) or self.graph.definition(place).trains
-
     def _is_class(self, place: Place) -> bool:
         return self.graph.definition(place).kind is Kind.CLASS
-
-    def _is_for(self, last: _Rank, place: Place) -> bool:
-        return self._rank(place) <= last or self.graph.definition(place).size <= _SHORT
 
     def _rank(self, place: Place) -> _Rank:
         """Return what a definition can be expected to tell about training."""
@@ -292,25 +296,22 @@ class _Selection:
 
     def _users(self, symbol: Symbol) -> Iterator[Place]:
         """Yield the definitions of other modules that use a symbol and may be linked."""
+        definition = self.graph.definition
         if symbol.path != self.path:
-            yield from _users_at_home(self.graph, symbol)
+            yield from self.graph.users_at_home(symbol)
             places = self.graph.definitions(symbol)
-            if not any(self._is_callable(place) or self._is_table(place) for place in places):
+            if not any(
+                self._is_table(each) or definition(each).kind in _CALLABLE for each in places
+            ):
                 return
         elsewhere = [
             place for place in self.graph.users(symbol) if self.graph.is_in_program(place.path)
         ]
-        elsewhere += filter(self._is_small_user, self.graph.finders(symbol.path))
+        finders = self.graph.finders(symbol.path)  # each of many modules may be what they find
+        elsewhere += (each for each in finders if definition(each).size <= _MOST_OF_USERS)
         if len(elsewhere) > _MOST_USERS:
             elsewhere = [place for place in elsewhere if self._compiles(place)]
         yield from (place for place in elsewhere[:_MOST_USERS] if place.path != self.path)
-
-    def _is_small_user(self, place: Place) -> bool:
-        """Return whether a definition is short: each of many modules may be what it finds."""
-        return self.graph.definition(place).size <= _MOST_OF_USERS
-
-    def _is_callable(self, place: Place) -> bool:
-        return self.graph.definition(place).kind in _CALLABLE
 
     def _is_table(self, place: Place) -> bool:
         """Return whether a statement binds a dictionary or list: `LOSSES = {"dice": dice}`."""
@@ -387,7 +388,9 @@ class _View:
         ]
         names, stars = _merged(map(self.graph.links, places))
         unseen = {
-            name for name, symbol in names.items() if symbol is None or not self._sees(symbol)
+            name
+            for name, symbol in names.items()
+            if symbol is None or (symbol.path != self.path and symbol not in self.seen)
         }
         by_module: dict[str, list[int]] = {}
         for place in sorted(self.taken):
@@ -405,7 +408,7 @@ class _View:
     def _has_device_rows(self) -> bool:
         """Return whether code out of view makes a `TensorDataset` and names a device."""
         modules = (Symbol(path, _ROWS) for path in self.graph.reached(self.path))
-        makers = chain.from_iterable(_users_at_home(self.graph, each) for each in modules)
+        makers = chain.from_iterable(self.graph.users_at_home(each) for each in modules)
         return any(
             _DEVICE.search(self.lines(place.path, made.first, made.last))
             for place in makers
@@ -443,35 +446,25 @@ class _View:
                     is_found
                     or symbol.name in exported
                     or self.graph.is_reexported(symbol)
-                    or any(map(self._is_outside, self._users(symbol)))
+                    or any(
+                        each.path != self.path and each not in self.taken
+                        for each in self._users(symbol)
+                    )
                 ):
                     yield symbol
 
     def _users(self, symbol: Symbol) -> Iterator[Place]:
         yield from self.graph.users(symbol)
         if symbol.path != self.path and not is_test(symbol.path):
-            yield from _users_at_home(self.graph, symbol)
+            yield from self.graph.users_at_home(symbol)
 
     def _is_outside(self, place: Place) -> bool:
         return place.path != self.path and place not in self.taken
 
 
-def _lateness(definition: Definition) -> int:
-    """Return how late the users of a definition are asked for, from 0."""
-    return (definition.kind not in _CALLABLE) + (not definition.handles)
-
-
 def _given(definition: Definition) -> tuple[str, ...]:
     """Return the names that other modules may take from a definition; imports give none."""
     return definition.binds if definition.kind is not Kind.IMPORT else ()
-
-
-def _users_at_home(graph: Graph, symbol: Symbol) -> Iterator[Place]:
-    """Yield the definitions of a symbol's own module that use it."""
-    for number, each in enumerate(graph.contents(symbol.path).definitions):
-        if symbol.name in each.uses and symbol.name not in each.binds:
-            if each.kind is not Kind.IMPORT:
-                yield Place(symbol.path, number)
 
 
 def _merged(links: Iterable[Links]) -> tuple[dict[str, Symbol | None], dict[str, Symbol]]:

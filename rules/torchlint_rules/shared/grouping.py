@@ -11,15 +11,17 @@ from torchlint.api import Finding, Fix, Note, Script
 
 
 def joined(
-    found: Iterable[tuple[cst.CSTNode, Finding]], nouns: tuple[str, str]
+    script: Script, found: Iterable[tuple[cst.CSTNode, Finding]], nouns: tuple[str, str]
 ) -> Iterator[Finding]:
-    """Yield one finding for those of each place, the others as its notes.
+    """Yield one finding for those of each place that code may reach, the others as its notes.
 
     Its fix makes the safest of theirs; the next pass reports what is left.
     """
     groups: dict[tuple[int, str | None], list[Finding]] = {}
+    branches = script.whole.program.branches
     for place, finding in found:
-        groups.setdefault((id(place), finding.impact), []).append(finding)
+        if not branches.are_never_taken(finding.span):
+            groups.setdefault((id(place), finding.impact), []).append(finding)
     for group in groups.values():
         yield from _one(group, nouns)
 

@@ -46,7 +46,7 @@ class LoaderWithoutWorkers(Rule):
             return  # it runs in a shell
         if script.values.hosting.has_default_device:
             return
-        yield from joined(self._of_loaders(script), ("loader", "loaders"))
+        yield from joined(script, self._of_loaders(script), ("loader", "loaders"))
         for data in trained_data(script):
             workers = data.arguments.setting(_OPTION)
             if workers is not None and workers.value == 0:

@@ -31,7 +31,7 @@ class TensorDatasetByItem(Rule):
         """Flag every loader that collates items which one indexing operation could return."""
         if script.program.devices.framework != "none":
             return
-        yield from joined(self._of_loaders(script), ("loader", "loaders"))
+        yield from joined(script, self._of_loaders(script), ("loader", "loaders"))
 
     def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         for loader in script.loaders:

@@ -39,7 +39,7 @@ _IMPORTED: Final = "`{}` comes from another module and may be a dtype, which `de
 class CreatedOnHost(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tensor that each step creates on the host and moves."""
-        yield from joined(self._found(script), ("tensor", "tensors"))
+        yield from joined(script, self._found(script), ("tensor", "tensors"))
 
     def _found(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         if not script.program.devices.can_use_accelerator:

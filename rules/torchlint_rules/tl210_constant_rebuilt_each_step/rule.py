@@ -41,7 +41,7 @@ class ConstantRebuiltEachStep(Rule):
         if not sites or not script.program.devices.can_use_accelerator:
             return
         numbers: dict[int, list[cst.Call]] = {}
-        yield from joined(self._of_lists(script, sites, numbers), ("constant", "constants"))
+        yield from joined(script, self._of_lists(script, sites, numbers), ("constant", "constants"))
         for calls in numbers.values():
             yield self._of_numbers(script, calls)
 

@@ -10,7 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.part import Part
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.scope.scopes import Binding
 from torchlint.semantic.syntax.methods import choices_of, last_word, receiver_of
 
 _GENERAL: Final = ("forward", "__call__", "__init__")
@@ -25,7 +25,7 @@ class Aliases(Part):
         owner = self.scopes.class_of(function)
         begins = owner is not None and function.name.value == "__init__"
         wanted = owner if begins and owner is not None else function
-        words = (*self._words(wanted.name.value), *self._branched.get(wanted, ()))
+        words = (*self.functions.holders(wanted.name.value), *self._branched.get(wanted, ()))
         for word in words:
             for mention in (*self.tree.spelled(word), *self.functions.attributes(word)):
                 call = self._called(mention)
@@ -116,7 +116,7 @@ class Aliases(Part):
             table = receiver_of(node, "get")
             if table is not None:
                 yield from self._entries(table)
-            elif node.args and self.names.name(node.func) == "functools.partial":
+            elif node.args and self.names.is_partial(node):
                 yield node.args[0].value
             else:
                 for maker in self.surely_held(node.func):
@@ -137,70 +137,9 @@ class Aliases(Part):
             if isinstance(value, cst.Dict):
                 yield from (each.value for each in value.elements)
 
-    # -- words --------------------------------------------------------------------
-
-    def _words(self, word: str) -> list[str]:
-        """Return the words that may hold what a word holds, itself left out."""
-        found = [word]
-        for each in found:
-            found += [to for to in self._flows.get(each, ()) if to not in found]
-        return found[1:]
-
     @cached_property
     def _targets(self) -> frozenset[str]:
         """The words that something is assigned or passed to, which may be functions in view."""
         names = {each.name.value for each in self.tree.all(cst.FunctionDef)}
         names.update(each.name.value for each in self.tree.all(cst.ClassDef))
-        return frozenset(to for name in names for to in self._words(name))
-
-    @cached_property
-    def _flows(self) -> dict[str, dict[str, None]]:
-        """The words that values with a word are assigned or passed to."""
-        found: dict[str, dict[str, None]] = {}
-        for binding in self.scopes.bindings():
-            if binding.how is How.ASSIGN and binding.value is not None:
-                target = binding.name.rpartition(".")[2]
-                for word in self._written(binding.value):
-                    found.setdefault(word, {})[target] = None
-        for call in self.tree.all(cst.Call):
-            for place, arg in enumerate(call.args):
-                for word in self._written(arg.value):
-                    taken = found.setdefault(word, {})
-                    taken.update(dict.fromkeys(self._takers(call, place, arg)))
-        return found
-
-    def _takers(self, call: cst.Call, place: int, arg: cst.Arg) -> Iterator[str]:
-        """Yield the names that parameters may have to which a call passes an argument."""
-        if arg.keyword is not None:
-            yield arg.keyword.value
-            return
-        for parameters in self._parameters.get(last_word(call.func), ()):
-            yield from parameters[place : place + 2]
-
-    @cached_property
-    def _parameters(self) -> dict[str, list[list[str]]]:
-        """The parameters of the functions and classes in view, by the word that calls them."""
-        found: dict[str, list[list[str]]] = {}
-        for function in self.tree.all(cst.FunctionDef):
-            word, owner = function.name.value, self.scopes.scope(function).node
-            if word == "__init__" and isinstance(owner, cst.ClassDef):
-                word = owner.name.value
-            parameters = (*function.params.posonly_params, *function.params.params)
-            found.setdefault(word, []).append([each.name.value for each in parameters])
-        return found
-
-    def _written(self, value: cst.CSTNode) -> Iterator[str]:
-        """Yield the words of the values that an expression chooses from."""
-        if type(value) is cst.Name or type(value) is cst.Attribute:
-            yield last_word(value)
-        elif type(value) is cst.Dict:
-            yield from (word for each in value.elements for word in self._written(each.value))
-        elif type(value) is cst.Subscript:
-            yield from self._written(value.value)
-        elif type(value) is cst.Call and value.args and last_word(value.func) == "partial":
-            yield from self._written(value.args[0].value)
-        elif (table := receiver_of(value, "get")) is not None:
-            yield from self._written(table)
-        else:
-            for choice in choices_of(value):
-                yield from self._written(choice)
+        return frozenset(to for name in names for to in self.functions.holders(name))

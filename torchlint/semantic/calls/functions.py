@@ -47,6 +47,8 @@ class Functions:
         self.instance_of = self._instances.answer
         """Return the class of this file that an expression is known to be an instance of."""
         self._holding = Instances(tree, scopes, names)
+        self.holders = self._holding.holders
+        """Return the words that may hold the function or class of a word."""
         self._overriding = Overriding(self)
         self.is_base = self._overriding.is_base
         """Return whether another class in view derives from a class."""
@@ -93,7 +95,7 @@ class Functions:
             if owner is not None:
                 found = self.method(owner, node.attr.value)
                 return found and self._overriding.only(found, owner)
-        if type(node) is cst.Call and self._is_partial(node):
+        if type(node) is cst.Call and self.names.is_partial(node):
             return self.definition(node.args[0].value) if node.args else None
         return None
 
@@ -312,7 +314,7 @@ class Functions:
         """Return the calls in this file that run a function."""
         found, aliased = list(self._find_callers(function)), list(self._aliases.calls(function))
         if aliased:
-            found = [each for each in found if not self._is_partial(each)]
+            found = [each for each in found if not self.names.is_partial(each)]
         calls = dict.fromkeys((*found, *aliased))
         return tuple(call for call in calls if not self._overriding.is_replaced(call)) or (*calls,)
 
@@ -353,10 +355,7 @@ class Functions:
         if isinstance(call, cst.Call):
             return call if call.func is mention else None
         outer = self.tree.taker(mention)
-        return outer if outer is not None and self._is_partial(outer) else None
-
-    def _is_partial(self, call: cst.Call) -> bool:
-        return self.names.name(call.func) == "functools.partial"
+        return outer if outer is not None and self.names.is_partial(outer) else None
 
     @cached_property
     def _calls_of_values(self) -> list[cst.Call]:
@@ -497,7 +496,7 @@ class Functions:
         return self.method(owner, "forward") or self.method(owner, "__call__")
 
     def callees(self, call: cst.Call) -> tuple[cst.FunctionDef, ...]:
-        """Return the functions that a call may run: several if only subclasses define a method.
+        """Return the functions that a call may run: several if subclasses define a method.
 
         Or if a name holds an object of one class or another.
         """
@@ -510,7 +509,8 @@ class Functions:
         owner = self.scopes.scope(found).node
         if type(owner) is not cst.ClassDef:
             return (found,)
-        return self._overriding.possible(found, owner)
+        possible = self._overriding.possible(found, owner)
+        return tuple(dict.fromkeys((*possible, *self._overriding.chosen(call))))
 
     def runnable(self, value: cst.BaseExpression) -> tuple[cst.FunctionDef, ...]:
         """Return the functions that calling a value may run, wherever that happens."""

@@ -81,49 +81,46 @@ class Instances:
     def _classes(self) -> frozenset[str]:
         """The words that may refer to a class in view."""
         named = {binding.name for binding in self.scopes.bindings() if binding.how is How.CLASS}
-        flows = [
-            _Flow(word, _last(binding.name))
-            for binding in self.scopes.bindings()
-            if binding.how in _GIVEN
-            for word in self._class_words(binding.value)
-        ]
-        return _reached([*flows, *self._handed_over()], named)
+        return frozenset(named.union(*map(self.holders, named)))
 
-    def _handed_over(self) -> Iterator[_Flow]:
-        """Yield the flows of words for classes from arguments of calls to parameters."""
+    def holders(self, word: str) -> list[str]:
+        """Return the words, itself left out, that may hold the function or class of a word."""
+        found = [word]
+        for each in found:
+            found += [to for to in self._onward.get(each, ()) if to not in found]
+        return found[1:]
+
+    @cached_property
+    def _onward(self) -> dict[str, dict[str, None]]:
+        """The words to which functions and classes with a word may be assigned or passed."""
+        found: dict[str, dict[str, None]] = {}
+        for binding in self.scopes.bindings():
+            for word in self._written(binding.value) if binding.how in _GIVEN else ():
+                found.setdefault(word, {})[_last(binding.name)] = None
         for call in self.tree.all(cst.Call):
             taker = self._takers.get(last_word(call.func), {})
             for place, arg in enumerate(call.args):
                 named = (arg.keyword.value,) if arg.keyword is not None else taker.get(place, ())
-                for word in self._class_words(arg.value) if named else ():
-                    yield from (_Flow(word, name) for name in named)
+                for word in self._written(arg.value) if named else ():
+                    found.setdefault(word, {}).update(dict.fromkeys(named))
+        return found
 
-    def _class_words(self, value: cst.CSTNode | None) -> Iterator[str]:
-        """Yield the words that must refer to a class for a value to be one, or hold one."""
-        if type(value) is cst.Name:
-            yield value.value
-        elif type(value) is cst.Attribute and self.names.linked(value):
-            yield value.attr.value
+    def _written(self, value: cst.CSTNode | None) -> Iterator[str]:
+        """Yield the words of the functions and classes of which a value may be or hold one."""
+        if type(value) is cst.Name or type(value) is cst.Attribute:
+            yield last_word(value)
         elif type(value) is cst.Subscript:
-            yield from self._class_words(value.value)
+            yield from self._written(value.value)
         elif type(value) is cst.Dict:
-            yield from (word for each in value.elements for word in self._class_words(each.value))
+            yield from (word for each in value.elements for word in self._written(each.value))
         elif choices := choices_of(value) if value is not None else ():
-            yield from (word for each in choices for word in self._class_words(each))
+            yield from (word for each in choices for word in self._written(each))
         elif type(value) is cst.Call and value.args:
-            if self._is_partial(value):
-                yield from self._class_words(value.args[0].value)
+            if self.names.is_partial(value):
+                yield from self._written(value.args[0].value)
             elif (table := receiver_of(value, "get")) is not None:
                 for each in (table, *(arg.value for arg in value.args[1:])):
-                    yield from self._class_words(each)
-
-    def _is_partial(self, call: cst.Call) -> bool:
-        return self._knows_partial and self.names.name(call.func) == "functools.partial"
-
-    @cached_property
-    def _knows_partial(self) -> bool:
-        """Whether the file imports something that may be `functools.partial`."""
-        return any(binding.qualified.startswith("functools") for binding in self.scopes.bindings())
+                    yield from self._written(each)
 
     # -- values --------------------------------------------------------
 
@@ -146,7 +143,7 @@ class Instances:
 
     def _made(self, call: cst.Call) -> Iterator[str]:
         func = call.func
-        if not self._classes.isdisjoint(self._class_words(func)):
+        if not self._classes.isdisjoint(self._written(func)):
             yield _SURE
             return
         if type(func) is cst.Attribute and func.attr.value in (*SAME, *MEMBERS):
@@ -174,7 +171,7 @@ class Instances:
         for parameter in self.tree.all(cst.Param):
             if parameter.annotation is not None:
                 for each in named_types(parameter.annotation.annotation):
-                    if not self._classes.isdisjoint(self._class_words(each)):
+                    if not self._classes.isdisjoint(self._written(each)):
                         yield parameter.name.value
 
     def _bound(self) -> Iterator[_Flow]:
@@ -238,7 +235,7 @@ class Instances:
         for call in self.tree.all(cst.Call):
             if not call.args:
                 continue
-            partial = self._is_partial(call)
+            partial = self.names.is_partial(call)
             takers = self._taking(call, partial)
             place = -1 if partial else 0
             for arg in call.args:

@@ -99,7 +99,7 @@ class Passing(Part):
         if place is None:
             return None
         index = place - self._bound_first(call, function)
-        if self._is_partial(call):
+        if self.names.is_partial(call):
             index += 1
         elif (made := self.prepared(call.func)) is not None:
             known = self.passed(made, function, name)
@@ -122,10 +122,7 @@ class Passing(Part):
         """Return the call of `functools.partial` whose result a name holds."""
         held = self.functions.held(self.scopes.only(called))
         made = held[0] if len(held) == 1 else None
-        return made if isinstance(made, cst.Call) and self._is_partial(made) else None
-
-    def _is_partial(self, call: cst.Call) -> bool:
-        return self.names.name(call.func) == "functools.partial"
+        return made if isinstance(made, cst.Call) and self.names.is_partial(made) else None
 
     def taken(
         self, call: cst.Call, function: cst.FunctionDef, value: cst.BaseExpression

@@ -33,6 +33,7 @@ _SYNONYMS: Final = {
         "torch.nn.parallel.DistributedDataParallel"
     ),
     "torch.utils.data.distributed.DistributedSampler": "torch.utils.data.DistributedSampler",
+    "torchdata.stateful_dataloader.StatefulDataLoader": "torch.utils.data.DataLoader",  # and more
     "torch.autograd.no_grad": "torch.no_grad",
     "torch.autograd.grad_mode.no_grad": "torch.no_grad",
     "torch.autograd.inference_mode": "torch.inference_mode",
@@ -134,6 +135,10 @@ class Names:
     def factory(self, call: cst.Call) -> Factory | None:
         """Return the function of torch by which a call creates a tensor."""
         return factory(self.name(call.func))
+
+    def is_partial(self, call: cst.Call) -> bool:
+        """Return whether a call makes an object of `functools.partial`."""
+        return self.name(call.func) == "functools.partial"
 
     @staticmethod
     def words(text: str) -> list[str]:

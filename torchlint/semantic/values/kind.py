@@ -53,7 +53,6 @@ _CALLED: Final = {
     "ignite.distributed.auto.auto_dataloader": Kind.LOADER,
     "torch_geometric.loader.DataLoader": Kind.LOADER,
     "torch_geometric.data.DataLoader": Kind.LOADER,
-    "torchdata.stateful_dataloader.StatefulDataLoader": Kind.LOADER,
     "torch.device": Kind.DEVICE,
     "torch.nn.DataParallel": Kind.MODULE,
     "torch.nn.parallel.DistributedDataParallel": Kind.MODULE,

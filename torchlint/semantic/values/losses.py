@@ -110,9 +110,14 @@ class Losses(Analysis):
         """Return whether members of a container, or of its `items()`, go backward in a sum."""
         if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
             node = node.func.value if node.func.attr.value in ("items", "values") else node
-        return isinstance(node, cst.Name) and not self._containers.isdisjoint(
-            self.scopes.reaching(node)
-        )
+        bindings = self.scopes.reaching(node) if isinstance(node, cst.Name) else ()
+        made = [each.value for each in bindings if isinstance(each.value, cst.Call)]
+        return not self._containers.isdisjoint(bindings) or any(map(self._fills, made))
+
+    def _fills(self, call: cst.Call) -> bool:
+        """Return whether a function gives a container of which members go backward elsewhere."""
+        made = [each.value for each in self._containers if isinstance(each.value, cst.Call)]
+        return any(not {*self._called(each)}.isdisjoint(self._called(call)) for each in made)
 
     def holds_losses(self, value: cst.BaseExpression) -> bool:
         """Return whether a value is assigned to a container of which members go backward."""

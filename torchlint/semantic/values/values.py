@@ -270,10 +270,21 @@ class Values(Analysis):
         if isinstance(node, (cst.Name, cst.Attribute)):
             return self._entry_of_name(node, key)
         if isinstance(node, cst.Subscript):
-            inner = self.value_of(node).node
-            if isinstance(inner, cst.Dict) and not self._is_changed_inside(node):
-                return self.entry(inner, key)
+            return self._entry_of_inner(node, key)
         return _UNKNOWN
+
+    def _entry_of_inner(self, node: cst.Subscript, key: str) -> Value:
+        """Return the value in a dictionary of a dictionary: of any where it is not known which."""
+        index, inner = index_of(node), self.value_of(node).node
+        if index is None or self._is_changed_inside(node):
+            return _UNKNOWN
+        if isinstance(inner, cst.Dict):
+            return self.entry(inner, key)
+        table = self.value_of(node.value).node
+        held = table.elements if isinstance(table, cst.Dict) else ()
+        if self.value_of(index).is_literal or not all(isinstance(e, cst.DictElement) for e in held):
+            return _UNKNOWN
+        return _either([self.entry(each.value, key) for each in held])
 
     def _is_changed_inside(self, node: cst.Subscript) -> bool:
         """Return whether a line sets entries of a dictionary that is itself an entry of one."""
