@@ -12,6 +12,7 @@ from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import last_line, method_of, receiver_of, word_of
+from torchlint.semantic.training.unstepped import Unstepped
 from torchlint.semantic.values.kind import Kind
 
 _TRAINING: Final = frozenset("manual_backward training_step zero_grad".split())
@@ -48,6 +49,7 @@ class Intent(LoopAnalysis):
         super().__init__(loops)
         self.running = running
         self.alone = alone
+        self._unstepped = Unstepped(loops.values)
 
     @cached_property
     def trains(self) -> bool:
@@ -145,11 +147,11 @@ class Intent(LoopAnalysis):
         return not _LOADING.isdisjoint(spelled) and not _WEIGHTS.isdisjoint(spelled)
 
     def _hands_over(self, call: cst.Call) -> bool:
-        """Return whether a call makes an optimizer in the file, or starts a trainer."""
+        """Return whether a call makes an optimizer that may step, or starts a trainer."""
         if self.tree.is_own(call) and (
             word_of(call).startswith("optim") or self.kinds.kind(call) in _UPDATERS
         ):
-            return True
+            return not self._unstepped.is_made_by(call)
         return word_of(call) in _STARTS and self._names_trainer(call)
 
     def _names_trainer(self, call: cst.Call) -> bool:

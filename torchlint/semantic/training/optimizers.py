@@ -14,6 +14,7 @@ from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.libraries import DICTIONARIES
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
+from torchlint.semantic.training.unstepped import Unstepped
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
 
@@ -71,15 +72,17 @@ class Optimizers(LoopAnalysis):
     """Finds the optimizers of a file and what is done to them."""
 
     def __iter__(self) -> Iterator[Optimizer]:
-        """Yield the optimizers of torch that the file makes, in source order."""
+        """Yield the optimizers of torch that the file makes, but those it only keeps."""
         return iter(self._all)
 
     @cached_property
     def _all(self) -> tuple[Optimizer, ...]:
+        unstepped = Unstepped(self.values)
         return tuple(
             Optimizer(self, call)
             for call in self.tree.all(cst.Call)
             if _OPTIMIZER.fullmatch(self.names.name(call.func) or "")
+            and not unstepped.is_kept_by(call)
         )
 
     def acting_on(self, made: cst.Call, calls: Iterable[cst.Call]) -> list[cst.Call]:

@@ -54,15 +54,16 @@ class Unread(Analysis):
         calls = self.functions.callers(function) if function is not None else []
         if function is None or not calls or self.functions.escapes(function):
             return False
-        for call in calls:
-            taken = self.tree.parent(call)
-            target = taken.targets[0].target if isinstance(taken, cst.Assign) else None
-            if not isinstance(target, cst.Tuple) or len(target.elements) != len(row.elements):
-                return False
-            assert isinstance(taken, cst.Assign)
-            if not self._is_unread(target.elements[at].value, taken):
-                return False
-        return True
+        return all(self._is_given_back_unread(call, at, len(row.elements)) for call in calls)
+
+    def _is_given_back_unread(self, call: cst.Call, at: int, length: int) -> bool:
+        """Return whether nothing reads one of the values of a tuple that a call returns."""
+        taken = self.tree.parent(call)
+        target = taken.targets[0].target if isinstance(taken, cst.Assign) else None
+        if not isinstance(target, cst.Tuple) or len(target.elements) != length:
+            return False
+        assert isinstance(taken, cst.Assign)
+        return self._is_unread(target.elements[at].value, taken)
 
     def _is_kept_by_network(self, target: cst.Attribute) -> bool:
         """Return whether an attribute is one of a network itself: `self.attn` of a module."""
