@@ -97,8 +97,8 @@ def _is_apart(script: Script, function: cst.FunctionDef, calls: list[cst.Call]) 
 
 
 def _is_tried(script: Script, call: cst.Call) -> bool:
-    """Return whether a network gets a made-up input: to see the size of its output."""
-    return any(
+    """Return whether a network runs to see the size of its output, perhaps on a made-up input."""
+    return script.evaluations.unread.is_only_sized(call) or any(
         isinstance(made := script.values.value_of(arg.value).node, cst.Call)
         and script.name(made.func) in _MADE
         for arg in call.args

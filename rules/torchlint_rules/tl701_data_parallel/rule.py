@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Grad, Kind, Note, Rule, Script
+from torchlint.api import Finding, Fix, Grad, Kind, Note, Rule, Script, receiver_of
 from torchlint_rules.shared.rebuilding import moved
 from torchlint_rules.tl701_data_parallel.torchrun.wrap import ObstacleError, wraps
 
@@ -100,7 +100,7 @@ def _trains(script: Script) -> bool:
 
 
 def _infers_only(script: Script, call: cst.Call) -> bool:
-    """Return whether a wrapped network only ever runs without gradients."""
+    """Return whether a wrapped network runs without gradients only, or in evaluation mode."""
     whole = moved(script, call)
     attribute = script.tree.parent(whole)
     if isinstance(attribute, cst.Attribute) and attribute.attr.value == "eval":
@@ -117,5 +117,17 @@ def _infers_only(script: Script, call: cst.Call) -> bool:
         or (isinstance(each, cst.Attribute) and each.attr.value in ("parameters", "train"))
         for each in holders
     )
+    if any(isinstance(each, cst.Attribute) and each.attr.value == "eval" for each in holders):
+        return not learns and not _is_trained(script, call)
     without = all(script.values.gradients.grad(run) is Grad.OFF for run in runs)
     return bool(runs) and without and not learns
+
+
+def _is_trained(script: Script, wrap: cst.Call) -> bool:
+    """Return whether an optimizer holds a network, or code puts it into training mode."""
+    function = script.scopes.function(wrap)
+    made = [wrap, *(script.functions.callers(function) if function is not None else ())]
+    modes = [receiver_of(site.node, "train") for site in script.calls.of_methods("train")]
+    return any(script.modules.holders(each) for each in made) or any(
+        script.modules.may_touch(mode, each) for mode in modes if mode is not None for each in made
+    )

@@ -399,10 +399,22 @@ class Modes(LoopAnalysis):
             return Mode.UNKNOWN
         if not callers or not depth:
             return Mode.HIDDEN
-        found = {self._mode(call, None, depth - 1) for call in callers}
+        found = {
+            self._mode_given(call, function, network) or self._mode(call, None, depth - 1)
+            for call in callers
+        }
         if Mode.TRAIN in found and Mode.UNKNOWN not in found:
             return Mode.TRAIN
         return found.pop() if len(found) == 1 else Mode.UNKNOWN
+
+    def _mode_given(
+        self, call: cst.Call, function: cst.FunctionDef, network: cst.BaseExpression | None
+    ) -> Mode | None:
+        """Return the mode that a call sets for what it passes: `evaluate(net.eval())`."""
+        parameter = self.scopes.only(network)
+        given = self.functions.passed(call, function, parameter.name)
+        switch = self._switch(given, 0) if isinstance(given, cst.Call) else None
+        return None if switch is None or parameter.how is not How.PARAMETER else switch.mode
 
     def _is_ruled_by_base(
         self, function: cst.FunctionDef, network: cst.BaseExpression | None

@@ -18,6 +18,7 @@ from torchlint.semantic.scope.words import says_evaluation, says_training, words
 from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind, derived
+from torchlint.semantic.values.unread import Unread
 
 
 class Forward(NamedTuple):
@@ -87,6 +88,7 @@ class Evaluations(LoopAnalysis):
     def __init__(self, loops: Loops, modes: Modes) -> None:
         super().__init__(loops)
         self.modes = modes
+        self.unread = Unread(loops.functions)
 
     @cached_property
     def all(self) -> tuple[Evaluation, ...]:

@@ -58,20 +58,23 @@ class Intent(LoopAnalysis):
             return True
         if self._only_tries:
             return False
-        called = {word_of(call) for call in self._calls if not self._is_another(call)}
+        calls = [call for call in self._calls if not self._is_another(call)]
+        called = set(map(word_of, calls))
         if not called.isdisjoint(_TRAINING) or {_BACKWARD, _STEP} <= called:
             return True
         if _BACKWARD in called and called.isdisjoint(_ATTRIBUTING):
             return True
-        if any(_ORDERS.intersection(words(word)[:1]) for word in called):
-            return True
-        if any(map(self._hands_over, self._calls)) or any(map(self._descends, self._updates)):
+        if any(map(self.has_trained, calls)) or any(map(self._descends, self._updates)):
             return True
         return any(
             loop.role in (Role.TRAIN_BATCH, Role.EPOCH) and _STEP in called
             for loop in self.loops.all()
             if self._may_run(loop.node)
         )
+
+    def has_trained(self, call: cst.Call) -> bool:
+        """Return whether a call orders a training, by its name or by what it makes or starts."""
+        return not _ORDERS.isdisjoint(words(word_of(call))[:1]) or self._hands_over(call)
 
     @property
     def _only_tries(self) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.values.kind import Kind, derived
+
+_SIZES: Final = frozenset("shape size dim ndim numel".split())
 
 
 class Unread(Analysis):
@@ -47,6 +51,14 @@ class Unread(Analysis):
             at = next(i for i, each in enumerate(row.elements) if each is holder)
             return self._is_handed_back_unread(row, at)
         return self._is_counted(use)
+
+    def is_only_sized(self, value: cst.BaseExpression) -> bool:
+        """Return whether nothing is read of a value but its size: `print(net(x).shape)`."""
+        holder = self.tree.parent(value)
+        if isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Name):
+            uses = self.uses(holder, holder.targets[0].target)
+            return bool(uses) and all(map(self.is_only_sized, uses))
+        return isinstance(holder, cst.Attribute) and holder.attr.value in _SIZES
 
     def _is_handed_back_unread(self, row: cst.Tuple, at: int) -> bool:
         """Return whether no caller of a function uses one of the values that it returns."""
