@@ -42,7 +42,7 @@ class CatInLoop(Rule):
             fix = _fix(script, growth, found)
             alone = growth.node.targets[0].target is growth.target
             span = script.span(growth.node if alone else growth.call)
-            small = script.loops.generation.is_part(span)
+            small = script.loops.generation.is_part(span) or _cuts_up(script, growth)
             yield Finding(self.code, span, message, fix, impact="low" if small else None)
         for assign, call in growing_states(script):
             message = (
@@ -69,6 +69,36 @@ def _is_hot(script: Script, growth: Growth) -> bool:
         for word in script.names.words(name.value)
     }
     return not named.isdisjoint(_LONG)
+
+
+def _cuts_up(script: Script, growth: Growth) -> bool:
+    """Return whether a tensor in host memory grows by pieces that a loop cuts from another one."""
+    hosting = script.values.hosting
+    pieces = [script.scopes.only(each).assigned or each for each in growth.added]
+    starts = [
+        each.value
+        for each in script.scopes.reaching(growth.own)
+        if not script.tree.inside(each.node, growth.loop)
+    ]
+    return (
+        not hosting.has_default_device
+        and all(
+            isinstance(start, cst.Call)
+            and (script.name(start.func) or "").startswith("torch.")
+            and not hosting.moves(start)
+            for start in starts
+        )
+        and all(_is_cut_from_outside(script, each, growth.loop) for each in pieces)
+    )
+
+
+def _is_cut_from_outside(
+    script: Script, piece: cst.BaseExpression, loop: cst.For | cst.While
+) -> bool:
+    """Return whether a part of a tensor that a loop finds and leaves as it is."""
+    return isinstance(piece, cst.Subscript) and not any(
+        script.tree.inside(each.node, loop) for each in script.scopes.reaching(piece.value)
+    )
 
 
 def _walks_arguments(script: Script, loop: cst.For | cst.While) -> bool:
