@@ -314,8 +314,12 @@ class Purpose(LoopAnalysis):
             for loop in self.loops.all()
             if any(self.tree.inside(loop.node, body) for body in bodies)
         }
-        evaluates = Role.EVAL_BATCH in roles or any(method_of(call) == "eval" for call in calls)
-        return evaluates and roles.isdisjoint((Role.TRAIN_BATCH, Role.EPOCH))
+        if not roles.isdisjoint((Role.TRAIN_BATCH, Role.EPOCH)):
+            return False
+        prepares = any(self.kinds.kind(call) is Kind.LOADER for call in calls) and any(
+            method_of(call) == "eval" for call in calls
+        )
+        return prepares or Role.EVAL_BATCH in roles
 
     def _is_repeated(self, node: cst.CSTNode, depth: int) -> bool:
         """Return whether a loop may be around a node, in its function or around its callers."""
