@@ -72,32 +72,13 @@ def _is_hot(script: Script, growth: Growth) -> bool:
 
 
 def _cuts_up(script: Script, growth: Growth) -> bool:
-    """Return whether a tensor in host memory grows by pieces that a loop cuts from another one."""
-    hosting = script.values.hosting
-    pieces = [script.scopes.only(each).assigned or each for each in growth.added]
-    starts = [
-        each.value
-        for each in script.scopes.reaching(growth.own)
-        if not script.tree.inside(each.node, growth.loop)
-    ]
-    return (
-        not hosting.has_default_device
-        and all(
-            isinstance(start, cst.Call)
-            and (script.name(start.func) or "").startswith("torch.")
-            and not hosting.moves(start)
-            for start in starts
-        )
-        and all(_is_cut_from_outside(script, each, growth.loop) for each in pieces)
-    )
-
-
-def _is_cut_from_outside(
-    script: Script, piece: cst.BaseExpression, loop: cst.For | cst.While
-) -> bool:
-    """Return whether a part of a tensor that a loop finds and leaves as it is."""
-    return isinstance(piece, cst.Subscript) and not any(
-        script.tree.inside(each.node, loop) for each in script.scopes.reaching(piece.value)
+    """Return whether a tensor grows by pieces that the loop cuts from one made before it."""
+    pieces = (script.scopes.only(each).assigned or each for each in growth.added)
+    wholes = [each.value for each in pieces if isinstance(each, cst.Subscript)]
+    return len(wholes) == len(growth.added) and not any(
+        script.tree.inside(binding.node, growth.loop)
+        for whole in wholes
+        for binding in script.scopes.reaching(whole)
     )
 
 

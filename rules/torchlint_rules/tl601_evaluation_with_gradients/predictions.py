@@ -9,7 +9,6 @@ import libcst as cst
 
 from torchlint.api import Grad, GraphUse, Mode, Role, Script
 
-_MADE: Final = frozenset("torch.zeros torch.ones torch.rand torch.randn torch.empty".split())
 _INFERS: Final = ("infer", "inference")
 _PREDICTS: Final = frozenset("predict predicts infer inference".split())
 
@@ -53,7 +52,7 @@ def _only_applies(script: Script, function: cst.FunctionDef, calls: list[cst.Cal
         return played and all(map(script.evaluations.escapes.is_dropped, calls))
     if use is not GraphUse.DROPPED or not _is_run(script, function):
         return False
-    return not any(_is_tried(script, call) for call in calls)
+    return not any(map(script.evaluations.unread.is_only_sized, calls))
 
 
 def actions(script: Script, covered: list[cst.CSTNode]) -> Iterator[cst.Call]:
@@ -94,15 +93,6 @@ def _is_apart(script: Script, function: cst.FunctionDef, calls: list[cst.Call]) 
         return True
     repeated = any(next(script.loops.around(call), None) is not None for call in calls)
     return not repeated and purpose.is_one_off(script.span(function))
-
-
-def _is_tried(script: Script, call: cst.Call) -> bool:
-    """Return whether a network runs to see the size of its output, perhaps on a made-up input."""
-    return script.evaluations.unread.is_only_sized(call) or any(
-        isinstance(made := script.values.value_of(arg.value).node, cst.Call)
-        and script.name(made.func) in _MADE
-        for arg in call.args
-    )
 
 
 def _is_inference(script: Script, function: cst.FunctionDef) -> bool:

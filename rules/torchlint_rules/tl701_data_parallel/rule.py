@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Grad, Kind, Note, Rule, Script, receiver_of
+from torchlint.api import Finding, Fix, Grad, Kind, Note, Rule, Script
 from torchlint_rules.shared.rebuilding import moved
 from torchlint_rules.tl701_data_parallel.torchrun.wrap import ObstacleError, wraps
 
@@ -124,10 +124,7 @@ def _infers_only(script: Script, call: cst.Call) -> bool:
 
 
 def _is_trained(script: Script, wrap: cst.Call) -> bool:
-    """Return whether an optimizer holds a network, or code puts it into training mode."""
+    """Return whether an optimizer holds a network, or what the function around its wrap returns."""
     function = script.scopes.function(wrap)
     made = [wrap, *(script.functions.callers(function) if function is not None else ())]
-    modes = [receiver_of(site.node, "train") for site in script.calls.of_methods("train")]
-    return any(script.modules.holders(each) for each in made) or any(
-        script.modules.may_touch(mode, each) for mode in modes if mode is not None for each in made
-    )
+    return any(map(script.modules.holders, made))

@@ -371,9 +371,12 @@ class Modes(LoopAnalysis):
         return next(self._before(place, network), None)
 
     def _before(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Iterator[Switch]:
-        """Yield the mode changes before a place in the same function, the last one first."""
+        """Yield the mode changes before a place in the same function, the last one first.
+
+        What a call gets is made before it runs: `evaluate(net.eval())`.
+        """
         switches = self._switches[CALLERS].answer(self.scopes.home(place))
-        order = self.tree.order(place)
+        order = (self.tree.end if isinstance(place, cst.Call) else self.tree.order)(place)
         behind = bisect_left(switches, order, key=lambda switch: self.tree.order(switch.call))
         for switch in reversed(switches[:behind]):
             if not self.tree.inside(place, switch.call):
@@ -399,22 +402,10 @@ class Modes(LoopAnalysis):
             return Mode.UNKNOWN
         if not callers or not depth:
             return Mode.HIDDEN
-        found = {
-            self._mode_given(call, function, network) or self._mode(call, None, depth - 1)
-            for call in callers
-        }
+        found = {self._mode(call, None, depth - 1) for call in callers}
         if Mode.TRAIN in found and Mode.UNKNOWN not in found:
             return Mode.TRAIN
         return found.pop() if len(found) == 1 else Mode.UNKNOWN
-
-    def _mode_given(
-        self, call: cst.Call, function: cst.FunctionDef, network: cst.BaseExpression | None
-    ) -> Mode | None:
-        """Return the mode that a call sets for what it passes: `evaluate(net.eval())`."""
-        parameter = self.scopes.only(network)
-        given = self.functions.passed(call, function, parameter.name)
-        switch = self._switch(given, 0) if isinstance(given, cst.Call) else None
-        return None if switch is None or parameter.how is not How.PARAMETER else switch.mode
 
     def _is_ruled_by_base(
         self, function: cst.FunctionDef, network: cst.BaseExpression | None

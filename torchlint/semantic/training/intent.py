@@ -12,7 +12,7 @@ from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import last_line, method_of, receiver_of, word_of
-from torchlint.semantic.training.unstepped import Unstepped
+from torchlint.semantic.training.optimizers import Unstepped
 from torchlint.semantic.values.kind import Kind
 
 _TRAINING: Final = frozenset("manual_backward training_step zero_grad".split())

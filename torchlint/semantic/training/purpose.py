@@ -302,24 +302,15 @@ class Purpose(LoopAnalysis):
     @memoized(False)
     def _only_evaluates(self, function: cst.FunctionDef) -> bool:
         """Return whether a function evaluates a network and trains none, and no loop repeats it."""
-        callers = self.functions.callers(function)
-        if not callers or any(self._is_repeated(call, CALLERS) for call in callers):
-            return False
-        bodies = self.functions.reached(function)
+        callers, bodies = self.functions.callers(function), self.functions.reached(function)
         calls = [call for body in bodies for call in self.tree.within(body, cst.Call)]
-        if any(self.intent.has_trained(call) or self.loops.is_step(call) for call in calls):
-            return False
-        roles = {
-            loop.role
-            for loop in self.loops.all()
-            if any(self.tree.inside(loop.node, body) for body in bodies)
-        }
-        if not roles.isdisjoint((Role.TRAIN_BATCH, Role.EPOCH)):
-            return False
-        prepares = any(self.kinds.kind(call) is Kind.LOADER for call in calls) and any(
-            method_of(call) == "eval" for call in calls
+        return (
+            bool(callers)
+            and not any(self._is_repeated(call, CALLERS) for call in callers)
+            and not any(self.intent.has_trained(call) or self.loops.is_step(call) for call in calls)
+            and any(self.kinds.kind(call) is Kind.LOADER for call in calls)
+            and any(method_of(call) == "eval" for call in calls)
         )
-        return prepares or Role.EVAL_BATCH in roles
 
     def _is_repeated(self, node: cst.CSTNode, depth: int) -> bool:
         """Return whether a loop may be around a node, in its function or around its callers."""
