@@ -54,7 +54,10 @@ class TensorFromListOfArrays(Rule):
                     f"`{script.tree.brief(given.value)}` with NumPy first"
                 )
                 fix = _stacked_arrays(script, site.node, given, members)
-            elif all(_is_loss(script, element) for element in members.elements):
+            elif all(
+                script.kind(receiver_of(each, "detach") or each) is Kind.LOSS
+                for each in members.elements
+            ):
                 message = (
                     f"`{word}` fetches the losses in `{script.tree.brief(given.value)}` from the "
                     "device one by one: stack them"
@@ -197,11 +200,6 @@ def _stacked_losses(
         because = "`torch.stack` raises where the list is empty, torch.tensor made an empty tensor"
         return Fix.unsafe(title, edits, because=because)
     return Fix.exact(title, edits)
-
-
-def _is_loss(script: Script, element: cst.BaseExpression) -> bool:
-    """Return whether an expression is a loss, detached or not."""
-    return script.kind(receiver_of(element, "detach") or element) is Kind.LOSS
 
 
 def _is_scalar(script: Script, element: cst.BaseExpression) -> bool:

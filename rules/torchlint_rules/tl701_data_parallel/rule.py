@@ -118,13 +118,8 @@ def _infers_only(script: Script, call: cst.Call) -> bool:
         for each in holders
     )
     if any(isinstance(each, cst.Attribute) and each.attr.value == "eval" for each in holders):
-        return not learns and not _is_trained(script, call)
+        function = script.scopes.function(call)
+        made = [call, *(script.functions.callers(function) if function is not None else ())]
+        return not learns and not any(map(script.modules.holders, made))
     without = all(script.values.gradients.grad(run) is Grad.OFF for run in runs)
     return bool(runs) and without and not learns
-
-
-def _is_trained(script: Script, wrap: cst.Call) -> bool:
-    """Return whether an optimizer holds a network, or what the function around its wrap returns."""
-    function = script.scopes.function(wrap)
-    made = [wrap, *(script.functions.callers(function) if function is not None else ())]
-    return any(map(script.modules.holders, made))
