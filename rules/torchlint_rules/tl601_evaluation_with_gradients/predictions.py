@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.api import Grad, GraphUse, Mode, Role, Script
 
+_MADE: Final = frozenset("torch.zeros torch.ones torch.rand torch.randn torch.empty".split())
 _INFERS: Final = ("infer", "inference")
 _PREDICTS: Final = frozenset("predict predicts infer inference".split())
 
@@ -52,7 +53,10 @@ def _only_applies(script: Script, function: cst.FunctionDef, calls: list[cst.Cal
         return played and all(map(script.evaluations.escapes.is_dropped, calls))
     if use is not GraphUse.DROPPED or not _is_run(script, function):
         return False
-    return not any(map(script.evaluations.unread.is_only_sized, calls))
+    given = [script.values.value_of(arg.value).node for call in calls for arg in call.args]
+    made_by = {script.name(each.func) for each in given if isinstance(each, cst.Call)}
+    tried = not _MADE.isdisjoint(made_by)  # to see the size of the output
+    return not tried and not any(map(script.evaluations.unread.is_only_sized, calls))
 
 
 def actions(script: Script, covered: list[cst.CSTNode]) -> Iterator[cst.Call]:
