@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Grad, Impact, Kind, Rule, Script, index_of, receiver_of
+from torchlint_rules.shared.grouping import joined
 
 _TYPED: Final = {
     "torch.FloatTensor": "float32",
@@ -31,7 +32,11 @@ _EMPTY: Final = "`np.stack` raises where the list is empty, torch.tensor made an
 
 class TensorFromListOfArrays(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Flag every tensor that is built from a list of arrays or losses."""
+        """Flag every list of arrays or losses that is made a tensor."""
+        yield from joined(self._of_calls(script), ("call", "calls"))
+
+    def _of_calls(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
+        """Yield the findings for single calls, each with the list that it gets."""
         for site in script.calls.of(*_MAKERS):
             given = site.given("data", 0)
             if given is None or given.star or (site.name in _TYPED and len(site.node.args) != 1):
@@ -49,7 +54,10 @@ class TensorFromListOfArrays(Rule):
                     f"`{script.tree.brief(given.value)}` with NumPy first"
                 )
                 fix = _stacked_arrays(script, site.node, given, members)
-            elif all(_is_loss(script, element) for element in members.elements):
+            elif all(
+                script.kind(receiver_of(each, "detach") or each) is Kind.LOSS
+                for each in members.elements
+            ):
                 message = (
                     f"`{word}` fetches the losses in `{script.tree.brief(given.value)}` from the "
                     "device one by one: stack them"
@@ -68,7 +76,8 @@ class TensorFromListOfArrays(Rule):
                 )
             else:
                 continue
-            yield Finding(self.code, script.span(site.node), message, fix, impact=impact)
+            shared = script.scopes.only(given.value).assigned or site.node
+            yield shared, Finding(self.code, script.span(site.node), message, fix, impact=impact)
 
 
 class _Members(NamedTuple):
@@ -191,11 +200,6 @@ def _stacked_losses(
         because = "`torch.stack` raises where the list is empty, torch.tensor made an empty tensor"
         return Fix.unsafe(title, edits, because=because)
     return Fix.exact(title, edits)
-
-
-def _is_loss(script: Script, element: cst.BaseExpression) -> bool:
-    """Return whether an expression is a loss, detached or not."""
-    return script.kind(receiver_of(element, "detach") or element) is Kind.LOSS
 
 
 def _is_scalar(script: Script, element: cst.BaseExpression) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import takewhile
 from typing import Final
 
@@ -103,15 +103,11 @@ def _fix(script: Script, call: cst.Call) -> Fix | None:
     limit = f"{module.value}.setNumThreads(0)"
     body = script.tree.module.body
     if lines[0] in body:
-        edits = script.edits.after(_last_import(lines[0], body), "", limit)
+        imports = [lines[0], *takewhile(_is_import, body[body.index(lines[0]) + 1 :])]
+        edits = script.edits.after(imports[-1], "", limit)
     else:
         edits = script.edits.after(lines[0], limit)
     return Fix.exact("Let OpenCV use no threads of its own", edits)
-
-
-def _last_import(line: cst.BaseStatement, body: Sequence[_Statement]) -> _Statement:
-    """Return the last of the imports that follow each other from a line on."""
-    return [line, *takewhile(_is_import, body[body.index(line) + 1 :])][-1]
 
 
 def _is_import(line: _Statement) -> bool:

@@ -119,7 +119,7 @@ def _peeled(script: Script, node: cst.BaseExpression) -> _Peeled:
     if any(script.kind(arg.value) is Kind.TENSOR for arg in node.args):
         return node, False
     root, works = script.answer(_peeled, owner, _NOTHING)
-    return root, works or (method == "contiguous" and _reorders(owner))
+    return root, works or (method == "contiguous" and method_of(owner) in ("permute", "transpose"))
 
 
 def _is_constant(script: Script, node: cst.BaseExpression) -> bool:
@@ -167,10 +167,6 @@ def _of_function(script: Script, node: cst.Call, name: str) -> _Peeled:
             return None, False
         return script.answer(_peeled, given.value, _NOTHING)[0], grows
     return None, False
-
-
-def _reorders(node: cst.BaseExpression) -> bool:
-    return method_of(node) in ("permute", "transpose")
 
 
 def _joins_pieces(script: Script, node: cst.BaseExpression) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
-import libcst as cst
+from torchlint.api import Finding, Frequency, Kind, Rate, Rule, Script
 
-from torchlint.api import Finding, Frequency, Kind, Rate, Rule, Script, receiver_of
+_LOGS: Final = ("self.log", "self.log_dict")
 
 
 class ProgressBarReadsMetrics(Rule):
@@ -24,7 +25,7 @@ class ProgressBarReadsMetrics(Rule):
             function = script.scopes.function(call)
             if function is None or script.loops.rate(function) is not Rate.STEP:
                 continue
-            if script.loops.owner(call) != "lightning" or not _is_self(call):
+            if script.loops.owner(call) != "lightning" or script.code(call.func) not in _LOGS:
                 continue
             if not site.argument("prog_bar").equals(True) or site.argument("on_step").equals(False):
                 continue
@@ -38,8 +39,3 @@ class ProgressBarReadsMetrics(Rule):
                 "step, whether the bar is drawn or not: log it with `on_step=False, on_epoch=True`"
             )
             yield Finding(self.code, script.span(call), message)
-
-
-def _is_self(call: cst.Call) -> bool:
-    owner = receiver_of(call)
-    return isinstance(owner, cst.Name) and owner.value == "self"

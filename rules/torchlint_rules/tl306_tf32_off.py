@@ -87,17 +87,16 @@ def _trains_its_own(script: Script) -> bool:
     """Return whether a module builds, moves and trains its own network."""
     if not script.loops.of(Role.TRAIN_BATCH):
         return False
-    if not any(map(_has_products, surroundings(script))):
+    if not any(
+        each.program.vocabulary.has(_PRODUCTS)
+        or any(name.endswith(".Linear") for name in each.calls.called)
+        for each in surroundings(script)
+    ):
         return False
     return any(
         makers(script, move.moved) and not script.program.purpose.is_test(move.call)
         for move in moved_networks(script)
     )
-
-
-def _has_products(script: Script) -> bool:
-    linear = any(name.endswith(".Linear") for name in script.calls.called)
-    return linear or script.program.vocabulary.has(_PRODUCTS)
 
 
 def _only_convolves(script: Script) -> bool:

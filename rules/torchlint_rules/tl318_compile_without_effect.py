@@ -68,7 +68,8 @@ class CompileWithoutEffect(Rule):
         elif isinstance(holder, cst.Assign) and len(holder.targets) == 1:
             target = holder.targets[0].target
             if isinstance(target, cst.Name):
-                uses = _uses(script, target)
+                bound = script.scopes.stored(target)
+                uses = script.scopes.readers(bound) if bound is not None else ()
                 trainer = _keeper(script, call, network, target)
                 if trainer is not None:
                     message = (
@@ -157,11 +158,6 @@ def _is_result(script: Script, value: cst.BaseExpression, call: cst.Call) -> boo
     if isinstance(value, cst.Name):
         return any(each.value is call for each in script.scopes.reaching(value))
     return value is call
-
-
-def _uses(script: Script, target: cst.Name) -> Sequence[cst.Name]:
-    bound = script.scopes.stored(target)
-    return script.scopes.readers(bound) if bound is not None else ()
 
 
 def _keeper(

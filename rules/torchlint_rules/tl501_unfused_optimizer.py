@@ -234,13 +234,10 @@ def _fix(script: Script, site: Optimizer, value: str) -> Fix | None:
 
 def _needed(script: Script, site: CallSite) -> tuple[int, int]:
     """Return the oldest torch that supports `fused=True` on every device that may be used."""
-    if script.program.devices.can_use_accelerator and not script.program.moves.only_cuda(site.node):
+    is_accelerated = script.program.devices.can_use_accelerator
+    if is_accelerated and not script.program.moves.only_cuda(site.node):
         return (2, 6)
-    return (
-        max(_OWNERS[site.name or ""], (2, 4))
-        if script.program.devices.can_use_accelerator
-        else (2, 4)
-    )
+    return max(_OWNERS[site.name or ""], (2, 4)) if is_accelerated else (2, 4)
 
 
 def _reads_scaled_gradients(script: Script) -> bool:

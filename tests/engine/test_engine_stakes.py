@@ -19,9 +19,9 @@ with torch.no_grad():
     for x in loader:
         print(net(x.cuda()))
 """
-TRAINED = """\
-opt = torch.optim.SGD(net.parameters(), 0.1)
-for x in loader:
+OPTIMIZER = "opt = torch.optim.SGD(net.parameters(), 0.1)\n"
+TRAINED = f"""\
+{OPTIMIZER}for x in loader:
     opt.zero_grad()
     net(x.cuda()).mean().backward()
     opt.step()
@@ -65,7 +65,16 @@ def test_what_raises_before_the_training_leaves_nothing_to_make_faster(
 
 
 @pytest.mark.parametrize(
-    ("rest", "impact"), [(APPLIED, "low"), (WITHOUT_GRADIENTS, "low"), (TRAINED, "high")]
+    ("rest", "impact"),
+    [
+        (APPLIED, "low"),
+        (WITHOUT_GRADIENTS, "low"),
+        (TRAINED, "high"),
+        (
+            f"def run():\n    {OPTIMIZER}    for x in loader:\n        net(x.cuda())\nrun()\n",
+            "low",
+        ),
+    ],
 )
 def test_a_script_that_only_applies_a_network_runs_once(rest: str, impact: str) -> None:
     assert _impacts(LOADER + rest, "TL101") == {impact}
@@ -96,6 +105,35 @@ def test_what_nothing_uses_is_kept_up_with_torch() -> None:
 def test_an_evaluation_after_the_training_is_medium(before: str, impact: str) -> None:
     text = LOADER + UNUSED + TRAINED + before + "measure(net, val_loader)\n"
     assert _impacts(text, "TL601") == {impact}
+
+
+BY_MODE = """\
+import sys
+def train():
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for x in DataLoader(Images(), batch_size=8):
+        opt.zero_grad()
+        net(x.cuda()).mean().backward()
+        opt.step()
+def evaluate():
+    val_loader = DataLoader(Images("val"), batch_size=8)
+    {}
+    return score(net.eval(), val_loader)
+if sys.argv[1] == "train":
+    train()
+if sys.argv[1] == "evaluate":
+    evaluate()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "impacts"),
+    [("net.load_state_dict(torch.load(PATH))", {"high", "medium"}), ("trainer.fit(net)", {"high"})],
+)
+def test_a_function_that_only_evaluates_beside_a_training_is_medium(
+    line: str, impacts: set[str]
+) -> None:
+    assert _impacts(LOADER + BY_MODE.format(line), "TL101") == impacts
 
 
 TRAINER = """\

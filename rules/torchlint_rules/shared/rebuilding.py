@@ -161,9 +161,7 @@ def _stays(
             )
     if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
         return _stays(script, value.for_in.iter, loop, runs)
-    if isinstance(value, (cst.List, cst.Tuple)):
-        return all(_stays(script, each.value, loop, runs) for each in value.elements)
-    if isinstance(value, cst.Dict):
+    if isinstance(value, (cst.List, cst.Tuple, cst.Dict)):
         return all(_stays(script, each.value, loop, runs) for each in value.elements)
     if isinstance(value, cst.BinaryOperation):
         return all(_stays(script, side, loop, runs) for side in (value.left, value.right))

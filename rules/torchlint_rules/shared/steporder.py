@@ -181,7 +181,7 @@ def put_behind(
     if rest and _updates_scaler(script, rest[0]):
         last, rest = last + 1, rest[1:]
     place = block.body[last]
-    if rest and _speaks(script, rest, _RATES) and not _saves(script, rest):
+    if rest and not _RATES.isdisjoint(_words(script, rest)) and not _saves(script, rest):
         place = rest[-1]
     if not script.edits.stands_alone(place) or _leaves(place):
         return None
@@ -236,10 +236,6 @@ def _words(script: Script, lines: Sequence[cst.BaseStatement]) -> Iterator[str]:
     for line in lines:
         yield from (name.value for name in script.tree.within(line, cst.Name))
         yield from (each.attr.value for each in script.tree.within(line, cst.Attribute))
-
-
-def _speaks(script: Script, lines: Sequence[cst.BaseStatement], words: frozenset[str]) -> bool:
-    return any(word in words for word in _words(script, lines))
 
 
 def _saves(script: Script, lines: Sequence[cst.BaseStatement]) -> bool:

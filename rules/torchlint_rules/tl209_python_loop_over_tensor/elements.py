@@ -155,7 +155,7 @@ def _is_element(script: Script, found: Walk, node: cst.BaseExpression) -> bool:
     if not isinstance(node, cst.Subscript) or len(node.slice) <= found.dimension:
         return False
     others = [part.slice for at, part in enumerate(node.slice) if at != found.dimension]
-    if not all(isinstance(each, cst.Slice) and _is_whole(each) for each in others):
+    if not all(isinstance(each, cst.Slice) and script.code(each) == ":" for each in others):
         return False
     index = node.slice[found.dimension].slice
     return (
@@ -164,8 +164,3 @@ def _is_element(script: Script, found: Walk, node: cst.BaseExpression) -> bool:
         and index.value.value == found.target.value
         and script.code(node.value) == script.code(found.tensor)
     )
-
-
-def _is_whole(part: cst.Slice) -> bool:
-    """Return whether a slice is `:`."""
-    return part.lower is None and part.upper is None and part.step is None

@@ -66,7 +66,8 @@ class ConstantRebuiltEachStep(Rule):
             whole = _whole(script, site.node)
             if not _goes_to_device(script, site, whole, of_sizes) or _changes(script, whole):
                 continue
-            if not script.loops.each_step(site.node) or _is_cold_round(script, site.node):
+            loop = script.loops.batch_loop(site.node)
+            if not script.loops.each_step(site.node) or (loop and script.loops.is_round(loop)):
                 continue
             if _is_number(script, site) and _is_instead(script, whole):
                 continue
@@ -235,11 +236,6 @@ def _changes(script: Script, whole: cst.BaseExpression) -> bool:
         )
         for each in script.scopes.scope(target).bindings.get(target.value, ())
     )
-
-
-def _is_cold_round(script: Script, node: cst.CSTNode) -> bool:
-    loop = script.loops.batch_loop(node)
-    return loop is not None and script.loops.is_round(loop)
 
 
 def _advice(script: Script, node: cst.CSTNode, verb: str = "make") -> str:

@@ -164,15 +164,12 @@ def _is_emptied(script: Script, target: cst.BaseExpression) -> bool:
         holder = script.tree.parent(mention)
         empties = isinstance(holder, cst.Attribute) and holder.attr.value in _EMPTYING
         deletes = isinstance(holder, cst.Subscript)
-        sets = isinstance(holder, cst.AssignTarget) and not _adds_at(script, holder)
+        sets = isinstance(holder, cst.AssignTarget) and not (
+            isinstance(line := script.tree.parent(holder), cst.Assign) and _adds(script, line)
+        )
         if (empties or deletes or sets) and _runs_in_steps(script, mention):
             return True
     return False
-
-
-def _adds_at(script: Script, holder: cst.AssignTarget) -> bool:
-    line = script.tree.parent(holder)
-    return isinstance(line, cst.Assign) and _adds(script, line)
 
 
 def _runs_in_steps(script: Script, node: cst.CSTNode) -> bool:

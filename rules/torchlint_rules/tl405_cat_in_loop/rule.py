@@ -42,7 +42,7 @@ class CatInLoop(Rule):
             fix = _fix(script, growth, found)
             alone = growth.node.targets[0].target is growth.target
             span = script.span(growth.node if alone else growth.call)
-            small = script.loops.generation.is_part(span)
+            small = script.loops.generation.is_part(span) or _cuts_up(script, growth)
             yield Finding(self.code, span, message, fix, impact="low" if small else None)
         for assign, call in growing_states(script):
             message = (
@@ -69,6 +69,17 @@ def _is_hot(script: Script, growth: Growth) -> bool:
         for word in script.names.words(name.value)
     }
     return not named.isdisjoint(_LONG)
+
+
+def _cuts_up(script: Script, growth: Growth) -> bool:
+    """Return whether a tensor grows by pieces that the loop cuts from one made before it."""
+    pieces = (script.scopes.only(each).assigned or each for each in growth.added)
+    wholes = [each.value for each in pieces if isinstance(each, cst.Subscript)]
+    return len(wholes) == len(growth.added) and not any(
+        script.tree.inside(binding.node, growth.loop)
+        for whole in wholes
+        for binding in script.scopes.reaching(whole)
+    )
 
 
 def _walks_arguments(script: Script, loop: cst.For | cst.While) -> bool:

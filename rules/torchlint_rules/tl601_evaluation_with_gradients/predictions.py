@@ -53,7 +53,10 @@ def _only_applies(script: Script, function: cst.FunctionDef, calls: list[cst.Cal
         return played and all(map(script.evaluations.escapes.is_dropped, calls))
     if use is not GraphUse.DROPPED or not _is_run(script, function):
         return False
-    return not any(_is_tried(script, call) for call in calls)
+    given = [script.values.value_of(arg.value).node for call in calls for arg in call.args]
+    made_by = {script.name(each.func) for each in given if isinstance(each, cst.Call)}
+    tried = not _MADE.isdisjoint(made_by)  # to see the size of the output
+    return not tried and not any(map(script.evaluations.unread.is_only_sized, calls))
 
 
 def actions(script: Script, covered: list[cst.CSTNode]) -> Iterator[cst.Call]:
@@ -94,15 +97,6 @@ def _is_apart(script: Script, function: cst.FunctionDef, calls: list[cst.Call]) 
         return True
     repeated = any(next(script.loops.around(call), None) is not None for call in calls)
     return not repeated and purpose.is_one_off(script.span(function))
-
-
-def _is_tried(script: Script, call: cst.Call) -> bool:
-    """Return whether a network gets a made-up input: to see the size of its output."""
-    return any(
-        isinstance(made := script.values.value_of(arg.value).node, cst.Call)
-        and script.name(made.func) in _MADE
-        for arg in call.args
-    )
 
 
 def _is_inference(script: Script, function: cst.FunctionDef) -> bool:

@@ -37,4 +37,5 @@ def _stays_in_training(script: Script, call: cst.Call, network: cst.BaseExpressi
         and modes.last_switch(call, network) is None
         and not modes.is_switched_to_eval(network)
         and not script.evaluations.needs_gradients(call)
+        and not script.evaluations.unread.is_only_sized(call)
     )

@@ -87,7 +87,8 @@ def _in_training(script: Script) -> Iterator[tuple[list[Evaluation], list[cst.Ba
     """Yield networks in training mode with everything that one function evaluates of them."""
     found: dict[tuple[int | str, ...], tuple[list[Evaluation], list[cst.BaseExpression]]] = {}
     for evaluation in script.evaluations.all:
-        if not evaluation.by_name:
+        is_only_sized = script.evaluations.unread.is_only_sized
+        if not evaluation.by_name or all(is_only_sized(each.call) for each in evaluation.forwards):
             continue
         networks = [
             network

@@ -100,7 +100,7 @@ def _trains(script: Script) -> bool:
 
 
 def _infers_only(script: Script, call: cst.Call) -> bool:
-    """Return whether a wrapped network only ever runs without gradients."""
+    """Return whether a wrapped network runs without gradients only, or in evaluation mode."""
     whole = moved(script, call)
     attribute = script.tree.parent(whole)
     if isinstance(attribute, cst.Attribute) and attribute.attr.value == "eval":
@@ -117,5 +117,9 @@ def _infers_only(script: Script, call: cst.Call) -> bool:
         or (isinstance(each, cst.Attribute) and each.attr.value in ("parameters", "train"))
         for each in holders
     )
+    if any(isinstance(each, cst.Attribute) and each.attr.value == "eval" for each in holders):
+        function = script.scopes.function(call)
+        made = [call, *(script.functions.callers(function) if function is not None else ())]
+        return not learns and not any(map(script.modules.holders, made))
     without = all(script.values.gradients.grad(run) is Grad.OFF for run in runs)
     return bool(runs) and without and not learns

@@ -236,7 +236,8 @@ class Datasets(ValueAnalysis):
         if name in _JOINED and first is not None:
             return self._of_all(first, (None,), self._of_value)
         if name.startswith("torchvision.datasets."):
-            return self._of_torchvision(name, call)
+            handle: Traits = {Trait.HANDLE: name} if name.endswith((".LSUN", ".LSUNClass")) else {}
+            return _joined([handle, *self._of_transforms(call)])
         if name.startswith("torchtext.datasets."):
             return _stream(name)
         if name.startswith("torch_geometric.datasets."):
@@ -284,10 +285,6 @@ class Datasets(ValueAnalysis):
             return False
         count = self.values.value_of(value.args[-1].value).literal if len(value.args) == 1 else None
         return type(count) is int and count < _FEW
-
-    def _of_torchvision(self, name: str, call: cst.Call) -> Traits:
-        handle: Traits = {Trait.HANDLE: name} if name.endswith((".LSUN", ".LSUNClass")) else {}
-        return _joined([handle, *self._of_transforms(call)])
 
     def _of_transforms(self, call: cst.Call) -> list[Traits]:
         """Return the traits of the transforms that a dataset is given."""

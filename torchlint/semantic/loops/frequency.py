@@ -247,7 +247,7 @@ class Frequencies(LoopAnalysis):
             if isinstance(at, cst.IndentedBlock) and self._cut_off(at, child, at is _body(outer)):
                 return False
             if at is outer:
-                return ranked
+                return ranked and not self.keeping.makes_once(node, outer)
             if isinstance(at, cst.If) and child is not at.test and self._rare_branch(at, child):
                 if not self._asks_rank(at.test):
                     return False
@@ -470,7 +470,8 @@ class Frequencies(LoopAnalysis):
         if not isinstance(node, cst.Name):
             return False
         bindings = self.scopes.reaching(node)
-        if any(map(_counts_on, bindings)):
+        named = _COUNTERS.fullmatch(node.value) is not None
+        if any(_counts_on(each) or (named and each.how is How.AUGMENTED) for each in bindings):
             return True
         value = bindings[0].value if len(bindings) == 1 else None
         if (

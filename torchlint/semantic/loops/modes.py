@@ -371,9 +371,12 @@ class Modes(LoopAnalysis):
         return next(self._before(place, network), None)
 
     def _before(self, place: cst.CSTNode, network: cst.BaseExpression | None) -> Iterator[Switch]:
-        """Yield the mode changes before a place in the same function, the last one first."""
+        """Yield the mode changes before a place in the same function, the last one first.
+
+        What a call gets is made before it runs: `evaluate(net.eval())`.
+        """
         switches = self._switches[CALLERS].answer(self.scopes.home(place))
-        order = self.tree.order(place)
+        order = (self.tree.end if isinstance(place, cst.Call) else self.tree.order)(place)
         behind = bisect_left(switches, order, key=lambda switch: self.tree.order(switch.call))
         for switch in reversed(switches[:behind]):
             if not self.tree.inside(place, switch.call):

@@ -54,11 +54,11 @@ class Sections:
         first, *others = self._groups()
         if not others:
             return [self.tree]
-        groups = (first, *(each for each in others if any(map(self._is_own, each))))
+        groups = (
+            first,
+            *(each for each in others if any(self.tree.is_own(self.body[at]) for at in each)),
+        )
         return [self._section(numbers) for numbers in groups]
-
-    def _is_own(self, number: int) -> bool:
-        return self.tree.is_own(self.body[number])
 
     def around(self, node: cst.CSTNode, apart: Iterable[cst.CSTNode]) -> Tree | None:
         """Return what has to do with a node, None if nothing else is in the file.
@@ -86,7 +86,9 @@ class Sections:
         for number, users in self._importers.items():
             if not users or users & (kept | running):
                 kept.add(number)
-        return Section(self.tree, self._in_order([*(self.body[each] for each in kept), *left]))
+        return Section(
+            self.tree, sorted([*(self.body[each] for each in kept), *left], key=self.tree.order)
+        )
 
     def _definitions(self, numbers: Iterable[int]) -> list[cst.FunctionDef | cst.ClassDef]:
         lines = (self.body[number] for number in numbers)
@@ -111,9 +113,6 @@ class Sections:
                 scope = self.scopes.lookup(name.value, self.scopes.scope(name))
                 if scope is not None and isinstance(scope.node, cst.Module):
                     yield from (self._number(each.node) for each in scope.bindings[name.value])
-
-    def _in_order(self, nodes: list[cst.CSTNode]) -> list[cst.CSTNode]:
-        return sorted(nodes, key=self.tree.order)
 
     def _finds_definitions(self, name: cst.Name) -> bool:
         """Return whether a function may find a definition of its module by its name here."""

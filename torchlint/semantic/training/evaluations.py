@@ -18,6 +18,7 @@ from torchlint.semantic.scope.words import says_evaluation, says_training, words
 from torchlint.semantic.syntax.methods import last_word, method_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind, derived
+from torchlint.semantic.values.unread import Unread
 
 
 class Forward(NamedTuple):
@@ -87,6 +88,7 @@ class Evaluations(LoopAnalysis):
     def __init__(self, loops: Loops, modes: Modes) -> None:
         super().__init__(loops)
         self.modes = modes
+        self.unread = Unread(loops.functions)
 
     @cached_property
     def all(self) -> tuple[Evaluation, ...]:
@@ -132,7 +134,9 @@ class Evaluations(LoopAnalysis):
             or (loop.loader is None and self._gets_one_batch(function))
         ):
             return None
-        by_function, by_loader = self._is_named(function), self._is_loader_named(loop.loader)
+        text = self.tree.code(loop.loader) if loop.loader is not None else ""
+        by_function = self._is_named(function)
+        by_loader = says_evaluation(text) and not says_training(text)
         named = by_function or by_loader
         if not named and not self._in_eval(node) and not self._stays_in_eval(loop):
             return None
@@ -151,10 +155,6 @@ class Evaluations(LoopAnalysis):
             self.loops.loop(inner).role is Role.EVAL_BATCH
             for inner in self.tree.within(node.body, cst.For)
         )
-
-    def _is_loader_named(self, loader: cst.BaseExpression | None) -> bool:
-        text = self.tree.code(loader) if loader is not None else ""
-        return says_evaluation(text) and not says_training(text)
 
     def _is_named(self, function: cst.FunctionDef | None) -> bool:
         """Return whether the name of a function, or else that of its class, says evaluation."""

@@ -12,6 +12,7 @@ from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import last_line, method_of, receiver_of, word_of
+from torchlint.semantic.training.optimizers import Unstepped
 from torchlint.semantic.values.kind import Kind
 
 _TRAINING: Final = frozenset("manual_backward training_step zero_grad".split())
@@ -48,6 +49,7 @@ class Intent(LoopAnalysis):
         super().__init__(loops)
         self.running = running
         self.alone = alone
+        self._unstepped = Unstepped(loops.values)
 
     @cached_property
     def trains(self) -> bool:
@@ -56,20 +58,23 @@ class Intent(LoopAnalysis):
             return True
         if self._only_tries:
             return False
-        called = {word_of(call) for call in self._calls if not self._is_another(call)}
+        calls = [call for call in self._calls if not self._is_another(call)]
+        called = set(map(word_of, calls))
         if not called.isdisjoint(_TRAINING) or {_BACKWARD, _STEP} <= called:
             return True
         if _BACKWARD in called and called.isdisjoint(_ATTRIBUTING):
             return True
-        if any(_ORDERS.intersection(words(word)[:1]) for word in called):
-            return True
-        if any(map(self._hands_over, self._calls)) or any(map(self._descends, self._updates)):
+        if any(map(self.has_trained, calls)) or any(map(self._descends, self._updates)):
             return True
         return any(
             loop.role in (Role.TRAIN_BATCH, Role.EPOCH) and _STEP in called
             for loop in self.loops.all()
             if self._may_run(loop.node)
         )
+
+    def has_trained(self, call: cst.Call) -> bool:
+        """Return whether a call orders a training, by its name or by what it makes or starts."""
+        return not _ORDERS.isdisjoint(words(word_of(call))[:1]) or self._hands_over(call)
 
     @property
     def _only_tries(self) -> bool:
@@ -145,11 +150,11 @@ class Intent(LoopAnalysis):
         return not _LOADING.isdisjoint(spelled) and not _WEIGHTS.isdisjoint(spelled)
 
     def _hands_over(self, call: cst.Call) -> bool:
-        """Return whether a call makes an optimizer in the file, or starts a trainer."""
+        """Return whether a call makes an optimizer that may step, or starts a trainer."""
         if self.tree.is_own(call) and (
             word_of(call).startswith("optim") or self.kinds.kind(call) in _UPDATERS
         ):
-            return True
+            return not self._unstepped.is_made_by(call)
         return word_of(call) in _STARTS and self._names_trainer(call)
 
     def _names_trainer(self, call: cst.Call) -> bool:

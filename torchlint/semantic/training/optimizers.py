@@ -9,6 +9,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.libraries import DICTIONARIES
@@ -16,6 +17,8 @@ from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.known import KnownValues
+from torchlint.semantic.values.unread import Unread
 
 _NAMED: Final = frozenset("optim optimizer optimiser optimizers opt optims".split())
 _SAVING: Final = frozenset("save saves checkpoint ckpt snapshot dump".split())
@@ -24,6 +27,11 @@ _OPTIMIZER: Final = re.compile(r"torch\.optim\.(?!lr_scheduler\.|swa_utils\.)(?:
 _ADDING: Final = "add_param_group"
 _METHODS: Final = ("load_state_dict", "state_dict", "save_state", _ADDING)
 _RESTORING: Final = frozenset("load loads resume restore autoload autoresume".split())
+
+_ASIDE: Final = frozenset(
+    "state_dict load_state_dict zero_grad add_param_group param_groups defaults".split()
+)
+"""What code may ask of an optimizer that does not step it."""
 
 
 class Optimizer(CallSite):
@@ -71,15 +79,17 @@ class Optimizers(LoopAnalysis):
     """Finds the optimizers of a file and what is done to them."""
 
     def __iter__(self) -> Iterator[Optimizer]:
-        """Yield the optimizers of torch that the file makes, in source order."""
+        """Yield the optimizers of torch that the file makes, but those it only keeps."""
         return iter(self._all)
 
     @cached_property
     def _all(self) -> tuple[Optimizer, ...]:
+        unstepped = Unstepped(self.values)
         return tuple(
             Optimizer(self, call)
             for call in self.tree.all(cst.Call)
             if _OPTIMIZER.fullmatch(self.names.name(call.func) or "")
+            and not unstepped.is_kept_by(call)
         )
 
     def acting_on(self, made: cst.Call, calls: Iterable[cst.Call]) -> list[cst.Call]:
@@ -208,24 +218,52 @@ class Optimizers(LoopAnalysis):
         """
         if self.steps:
             return False
-        function = self.scopes.function(call)
-        for outer in self.tree.ancestors(call):
-            if isinstance(outer, cst.Assign):
-                targets = [each.target for each in outer.targets]
-                if any(not isinstance(target, cst.Name) for target in targets):
-                    return True
-                named = {target.value for target in targets if isinstance(target, cst.Name)}
-                return function is not None and self._returned(function, named)
-            if isinstance(outer, (cst.Return, cst.BaseStatement)):
-                return isinstance(outer, cst.Return)
-        return False
-
-    def _returned(self, function: cst.FunctionDef, named: set[str]) -> bool:
-        return not self.functions.callers(function) and any(
-            name.value in named
-            for value in self.functions.returns(function)
-            for name in self._names(value)
+        function, line = self.scopes.function(call), self.tree.smallest_statement(call)
+        if not isinstance(line, cst.Assign):
+            return isinstance(line, cst.Return)
+        targets = [each.target for each in line.targets]
+        named = {target.value for target in targets if isinstance(target, cst.Name)}
+        if len(named) < len(targets):
+            return True
+        return (
+            function is not None
+            and not self.functions.callers(function)
+            and any(
+                name.value in named
+                for value in self.functions.returns(function)
+                for name in self.tree.within(value, cst.Name)
+            )
         )
 
-    def _names(self, value: cst.BaseExpression) -> Iterator[cst.Name]:
-        yield from self.tree.within(value, cst.Name)
+
+class Unstepped(Unread):
+    """Tells which optimizers are made, saved, loaded or cleared at most."""
+
+    def __init__(self, values: KnownValues) -> None:
+        super().__init__(values.functions)
+        self.kinds = values.kinds
+
+    def is_made_by(self, call: cst.Call) -> bool:
+        """Return whether nothing steps the optimizer that a call makes."""
+        holder = self.tree.parent(call)
+        return isinstance(holder, cst.Assign) and self.are_unread(holder)
+
+    def is_kept_by(self, call: cst.Call) -> bool:
+        """Return whether the optimizer that a call makes is used, for something but steps."""
+        holder = self.tree.parent(call)
+        target = holder.targets[0].target if isinstance(holder, cst.Assign) else None
+        stored = self.scopes.stored(target) if target is not None else None
+        used = stored is not None and any(True for _ in self.scopes.readers(stored))
+        return used and self.is_made_by(call)
+
+    def is_idle(self, use: cst.Name) -> bool:
+        """Return whether a use of an optimizer neither steps it nor hands it on."""
+        holder = self.tree.parent(use)
+        if isinstance(holder, cst.Attribute):
+            return holder.attr.value in _ASIDE
+        taker = self.tree.taker(use)
+        if isinstance(taker, cst.Call) and method_of(taker) in PREPARING:
+            at = next(i for i, each in enumerate(taker.args) if each.value is use)
+            return self._is_given_back_unread(taker, at, len(taker.args))
+        is_scheduled = taker is not None and self.kinds.kind(taker) is Kind.SCHEDULER
+        return is_scheduled or super().is_idle(use)

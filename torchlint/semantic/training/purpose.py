@@ -17,6 +17,7 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.target import Target
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.training.branches import Branches
 from torchlint.semantic.training.deadends import DeadEnds
 from torchlint.semantic.training.intent import Intent
@@ -279,7 +280,8 @@ class Purpose(LoopAnalysis):
     def is_evaluated_once(self, span: Span) -> bool:
         """Return whether code runs in an evaluation that no loop repeats, or makes its loader.
 
-        It stands after the training, or its loader is made for this one pass.
+        It stands after the training, in a function that does nothing else and is called once, or
+        its loader is made for this one pass.
         """
         around = [
             loop.node for loop in self.loops.of(Role.EVAL_BATCH) if self.tree.holds(loop.node, span)
@@ -287,11 +289,27 @@ class Purpose(LoopAnalysis):
         inner = max(around, key=self.tree.order, default=None)
         if inner is not None and not self._is_repeated(inner, CALLERS):
             return True
+        outer = self._outermost(span)
+        if outer is not None and self._only_evaluates(outer):
+            return True
         return any(
             each.is_for_one_evaluation
             for each in self.loaders
             if self.tree.span(each.node) == span
             or any(isinstance(at, cst.For) and self.tree.holds(at, span) for at in each.passes)
+        )
+
+    @memoized(False)
+    def _only_evaluates(self, function: cst.FunctionDef) -> bool:
+        """Return whether a function evaluates a network and trains none, and no loop repeats it."""
+        callers, bodies = self.functions.callers(function), self.functions.reached(function)
+        calls = [call for body in bodies for call in self.tree.within(body, cst.Call)]
+        return (
+            bool(callers)
+            and not any(self._is_repeated(call, CALLERS) for call in callers)
+            and not any(self.intent.has_trained(call) or self.loops.is_step(call) for call in calls)
+            and any(self.kinds.kind(call) is Kind.LOADER for call in calls)
+            and any(method_of(call) == "eval" for call in calls)
         )
 
     def _is_repeated(self, node: cst.CSTNode, depth: int) -> bool:

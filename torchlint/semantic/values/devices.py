@@ -33,6 +33,7 @@ _ACCELERATOR_CALLS: Final = (
     "ignite.distributed.",
 )
 _INDICES: Final = frozenset("rank local_rank gpu gpu_id device_id".split())
+"""Names of the index of a device, which no CPU has."""
 _DEVICES: Final = frozenset("device devices".split())
 _SEEDERS: Final = ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
 _CALLS: Final = frozenset("cuda xpu".split())
@@ -101,7 +102,8 @@ class Devices(Analysis):
                 if func.attr.value in _CALLS and self.names.name(func) is None:
                     return True
                 if func.attr.value == "to" and any(
-                    self._may_be_accelerator(a.value) or _is_index(a.value) for a in call.args
+                    self._may_be_accelerator(arg.value) or last_word(arg.value).lower() in _INDICES
+                    for arg in call.args
                 ):
                     return True
             name = self.names.name(func)
@@ -288,8 +290,3 @@ def template(call: cst.Call) -> cst.SimpleString | None:
     """Return the text into which a call puts values: `"cuda:{}".format(index)`."""
     text = receiver_of(call, "format")
     return text if isinstance(text, cst.SimpleString) else None
-
-
-def _is_index(node: cst.BaseExpression) -> bool:
-    """Return whether a name is a device index, which no CPU has (`x.to(local_rank)`)."""
-    return last_word(node).lower() in _INDICES

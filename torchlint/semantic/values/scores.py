@@ -36,7 +36,8 @@ class Scores(ValueAnalysis):
         if factor is None:
             return False
         if not divides and isinstance(factor, cst.BinaryOperation):
-            if isinstance(factor.operator, cst.Divide) and self._is_one(factor.left):
+            one = self.values.value_of(factor.left).literal in (1, 1.0)
+            if one and isinstance(factor.operator, cst.Divide):
                 factor, divides = factor.right, True
         root = 0.5 if divides else -0.5
         width: cst.BaseExpression | None = None
@@ -47,9 +48,6 @@ class Scores(ValueAnalysis):
             exponent = self.values.value_of(factor.right).literal
             width = factor.left if exponent == root else None
         return width is not None and self._is_width(width, attention)
-
-    def _is_one(self, node: cst.BaseExpression) -> bool:
-        return self.values.value_of(node).literal in (1, 1.0)
 
     def _is_width(self, node: cst.BaseExpression, attention: Attention) -> bool:
         found = self.values.value_of(node).node or node

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.values.kind import Kind, derived
+
+_SIZES: Final = frozenset("shape size dim ndim numel".split())
 
 
 class Unread(Analysis):
@@ -48,21 +52,30 @@ class Unread(Analysis):
             return self._is_handed_back_unread(row, at)
         return self._is_counted(use)
 
+    def is_only_sized(self, value: cst.BaseExpression) -> bool:
+        """Return whether nothing is read of a value but its size: `print(net(x).shape)`."""
+        holder = self.tree.parent(value)
+        if isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Name):
+            uses = self.uses(holder, holder.targets[0].target)
+            return bool(uses) and all(map(self.is_only_sized, uses))
+        return isinstance(holder, cst.Attribute) and holder.attr.value in _SIZES
+
     def _is_handed_back_unread(self, row: cst.Tuple, at: int) -> bool:
         """Return whether no caller of a function uses one of the values that it returns."""
         function = self.scopes.function(row)
         calls = self.functions.callers(function) if function is not None else []
         if function is None or not calls or self.functions.escapes(function):
             return False
-        for call in calls:
-            taken = self.tree.parent(call)
-            target = taken.targets[0].target if isinstance(taken, cst.Assign) else None
-            if not isinstance(target, cst.Tuple) or len(target.elements) != len(row.elements):
-                return False
-            assert isinstance(taken, cst.Assign)
-            if not self._is_unread(target.elements[at].value, taken):
-                return False
-        return True
+        return all(self._is_given_back_unread(call, at, len(row.elements)) for call in calls)
+
+    def _is_given_back_unread(self, call: cst.Call, at: int, length: int) -> bool:
+        """Return whether nothing reads one of the values of a tuple that a call returns."""
+        taken = self.tree.parent(call)
+        target = taken.targets[0].target if isinstance(taken, cst.Assign) else None
+        if not isinstance(target, cst.Tuple) or len(target.elements) != length:
+            return False
+        assert isinstance(taken, cst.Assign)
+        return self._is_unread(target.elements[at].value, taken)
 
     def _is_kept_by_network(self, target: cst.Attribute) -> bool:
         """Return whether an attribute is one of a network itself: `self.attn` of a module."""

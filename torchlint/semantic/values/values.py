@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import Enum, auto
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -100,7 +100,7 @@ class Values(Analysis):
         """Return the one expression that `node` can be."""
         bindings = self.functions.bindings(node)
         if bindings:
-            return self._joint(bindings)
+            return _agree([self._bound(binding) for binding in bindings])
         if type(node) is cst.Attribute:
             return self._option(node)
         return self._item(node) if type(node) is cst.Subscript else Value(State.KNOWN, node)
@@ -151,10 +151,6 @@ class Values(Analysis):
             isinstance(line.target, cst.Subscript) and dotted(line.target.value) == path
             for line in self.tree.all(cst.AugAssign)
         )
-
-    def _joint(self, bindings: Iterable[Binding]) -> Value:
-        found = [self._bound(binding) for binding in bindings]
-        return _agree(found)
 
     def is_given(self, owner: cst.ClassDef, field: str) -> bool:
         """Return whether code in view may give a field of a class another value than its own."""
