@@ -33,7 +33,7 @@ _EMPTY: Final = "`np.stack` raises where the list is empty, torch.tensor made an
 class TensorFromListOfArrays(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every list of arrays or losses that is made a tensor."""
-        yield from joined(self._of_calls(script), ("call", "calls"))
+        yield from joined(script, self._of_calls(script), ("call", "calls"))
 
     def _of_calls(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         """Yield the findings for single calls, each with the list that it gets."""
