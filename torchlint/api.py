@@ -37,6 +37,7 @@ from torchlint.semantic.training.accumulators import Accumulation, Accumulator
 from torchlint.semantic.training.additions import Adding, Addition
 from torchlint.semantic.training.arguments import Setting, TrainerArguments, TrainerCall
 from torchlint.semantic.training.compiled import Compilation, Frame
+from torchlint.semantic.training.destination import End
 from torchlint.semantic.training.escapes import GraphUse
 from torchlint.semantic.training.evaluations import Evaluation
 from torchlint.semantic.training.flaggedevaluations import FlaggedEvaluation
@@ -54,7 +55,7 @@ from torchlint.semantic.training.scaling import ScalerCall
 from torchlint.semantic.training.schedulers import Schedule, SchedulerStep
 from torchlint.semantic.training.steps import Step
 from torchlint.semantic.training.updates import Act, Update
-from torchlint.semantic.training.waits import End, Kept, Wait
+from torchlint.semantic.training.waits import Kept, Wait
 from torchlint.semantic.values.arrays import Array
 from torchlint.semantic.values.attention import Attention, ScoreMask
 from torchlint.semantic.values.calls import CallSite

@@ -33,6 +33,13 @@ class StuckMode(NamedTuple):
     at: cst.Call
 
 
+class _Run(NamedTuple):
+    """A call that runs a network, and the path to the network where the call stands."""
+
+    call: cst.Call
+    path: str
+
+
 class _ModeChange(NamedTuple):
     """A mode change as one region sees it; `path` is empty for an unseen network."""
 
@@ -56,8 +63,8 @@ class StuckModes(LoopAnalysis):
         for loop in self.loops.all():
             if loop.role is not Role.TRAIN_BATCH:
                 continue
-            for path, (call, network) in self._trained(loop).items():
-                for each in self._around(call, path, loop, network, CALLED):
+            for run, network in self._trained(loop).values():
+                for each in self._around(run.call, run.path, loop, network, CALLED):
                     place = each.at if self.is_shared(each) else each.switch
                     found.setdefault((id(each.switch), id(place)), each)
         return tuple(found.values())
@@ -69,34 +76,35 @@ class StuckModes(LoopAnalysis):
             return False
         return len(self.functions.callers(function)) > 1
 
-    def _trained(self, loop: Loop) -> dict[str, tuple[cst.Call, cst.BaseExpression | None]]:
-        """Return the networks that a loop trains, with the first call that leads there.
+    def _trained(self, loop: Loop) -> dict[str, tuple[_Run, cst.BaseExpression | None]]:
+        """Return the networks that a loop trains by their paths, with the first call of each.
 
         Each comes as the loop spells it, None if it does not.
         """
-        found: dict[str, tuple[cst.Call, cst.BaseExpression | None]] = {}
+        found: dict[str, tuple[_Run, cst.BaseExpression | None]] = {}
         for call in self.functions.own(loop.node.body, cst.Call):
             if next(self.loops.around(call), None) is loop:
-                for path, network in self._run_by(call, CALLED):
+                for run, path, network in self._run_by(call, CALLED):
                     spelled = network if _plain(dotted(network)) == path else None
-                    found.setdefault(path, (call, spelled))
+                    found.setdefault(path, (run, spelled))
         found.pop("", None)
         return found
 
-    def _run_by(self, call: cst.Call, depth: int) -> Iterator[tuple[str, cst.BaseExpression]]:
-        """Yield the networks that a call may run with gradients, by the path where it stands."""
+    def _run_by(self, call: cst.Call, depth: int) -> Iterator[tuple[_Run, str, cst.BaseExpression]]:
+        """Yield what a call may run with gradients, with the network where the call stands."""
         network = self.loops.module_call(call)
         if network is not None:
             if self.gradients.grad(call) is not Grad.OFF:
-                yield _plain(dotted(network)), network
+                path = _plain(dotted(network))
+                yield _Run(call, path), path, network
             return
         runs = depth and self.gradients.grad(call) is not Grad.OFF
         callee = self.functions.callee(call) if runs else None
         for inner in self.functions.own(callee.body, cst.Call) if callee is not None else ():
-            for path, network in self._run_by(inner, depth - 1):
+            for run, path, network in self._run_by(inner, depth - 1):
                 assert callee is not None
                 given = self.functions.passed(call, callee, path)
-                yield self._in_caller(path, call, callee), given or network
+                yield run, self._in_caller(path, call, callee), given or network
 
     # -- up from a training loop --------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import Enum, auto
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -18,23 +17,21 @@ from torchlint.semantic.training.accumulators import Accumulators
 from torchlint.semantic.training.additions import has_fixed_keys, taken_part
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
 from torchlint.semantic.training.conditions import Conditions
+from torchlint.semantic.training.destination import (
+    BACK,
+    KEPT,
+    LAST,
+    NOTHING,
+    RARE,
+    WHOLE,
+    Destination,
+    End,
+    Part,
+)
 from torchlint.semantic.training.readings import Form, Reading, Readings, Region
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
-
-
-class End(Enum):
-    """How a value that was read is finally used."""
-
-    KEPT = auto()
-    """Added to a sum, a list or a meter."""
-    RARE = auto()
-    """Used once in several passes."""
-    LAST = auto()
-    """Used after the loop, where only the last value counts, or never."""
-    BACK = auto()
-    """Combined with tensors on the device."""
 
 
 class Wait(NamedTuple):
@@ -58,26 +55,7 @@ class Kept(NamedTuple):
     target: cst.BaseExpression | None
 
 
-_Part = int | str
-"""A position in a tuple, a key of a dictionary as it is spelled, or -1 for the whole."""
-
-
-class _Destination(NamedTuple):
-    """Where a value goes in one region; `returned` are the parts of results that hold it."""
-
-    ends: frozenset[End]
-    returned: frozenset[_Part]
-    target: cst.BaseExpression | None
-    statements: tuple[cst.CSTNode, ...]
-
-
-_WHOLE: Final = -1
 _LONG: Final = 12
-_NOTHING: Final = _Destination(frozenset(), frozenset(), None, ())
-_RARE: Final = _NOTHING._replace(ends=frozenset({End.RARE}))
-_LAST: Final = _NOTHING._replace(ends=frozenset({End.LAST}))
-_BACK: Final = _NOTHING._replace(ends=frozenset({End.BACK}))
-_KEPT: Final = _NOTHING._replace(ends=frozenset({End.KEPT}))
 _ARITHMETIC: Final = frozenset("mul div add sub true_divide multiply divide clamp pow".split())
 _TRANSPARENT: Final = ("torch.", "builtins.staticmethod", "builtins.classmethod")
 _PACKS: Final = (
@@ -143,13 +121,13 @@ class Waits(ValueAnalysis):
     @cached_method
     def _unneeded(
         self, region: Region, calls: tuple[cst.Call, ...]
-    ) -> list[tuple[Reading, _Destination]]:
+    ) -> list[tuple[Reading, Destination]]:
         """Return the readings of a region whose values no pass needs, with where they go."""
         return list(self._find_unneeded(region, calls))
 
     def _find_unneeded(
         self, region: Region, calls: tuple[cst.Call, ...]
-    ) -> Iterator[tuple[Reading, _Destination]]:
+    ) -> Iterator[tuple[Reading, Destination]]:
         bodies = self.functions.reached(region) if calls else ()
         if calls and all(self.values.placement.hands_over(each, bodies) for each in calls):
             return
@@ -166,11 +144,11 @@ class Waits(ValueAnalysis):
             ):
                 yield reading, destination
 
-    def _destinations(self, region: Region) -> Iterator[tuple[Reading, _Destination]]:
+    def _destinations(self, region: Region) -> Iterator[tuple[Reading, Destination]]:
         """Yield the readings of each run of a region, with where it is known to take them."""
         for reading in self.readings.within(region.body):
             if not self._is_rare(reading.node, region):
-                end = self._destination(reading.node, region, _WHOLE, frozenset())
+                end = self._destination(reading.node, region, WHOLE, frozenset())
                 if end is not None:
                     yield reading, end
 
@@ -212,8 +190,8 @@ class Waits(ValueAnalysis):
         return own is not (nearest and nearest.node) or not self.frequencies.each_pass(node, region)
 
     def _handed_back(
-        self, destination: _Destination, calls: tuple[cst.Call, ...]
-    ) -> _Destination | None:
+        self, destination: Destination, calls: tuple[cst.Call, ...]
+    ) -> Destination | None:
         """Return where values go that a function returns to calls, and those to their callers."""
         found = destination._replace(returned=frozenset())
         for call in calls:
@@ -221,11 +199,11 @@ class Waits(ValueAnalysis):
                 outer = self._of_result((call, part))
                 if outer is None:
                     return None
-                found = _joined(found, outer)
+                found = found.joined(outer)
         return found
 
     @memoized(None)
-    def _of_result(self, asked: tuple[cst.Call, _Part]) -> _Destination | None:
+    def _of_result(self, asked: tuple[cst.Call, Part]) -> Destination | None:
         """Return where what a call gives, or a part of it, goes."""
         call, part = asked
         loop = self.frequencies.loops.batch_loop(call)
@@ -239,8 +217,8 @@ class Waits(ValueAnalysis):
     # -- destinations of a value ----------------------------------------------
 
     def _destination(
-        self, node: cst.CSTNode, region: Region, part: _Part, trail: frozenset[int]
-    ) -> _Destination | None:
+        self, node: cst.CSTNode, region: Region, part: Part, trail: frozenset[int]
+    ) -> Destination | None:
         """Return where a value goes, None if a pass needs it or nothing shows it.
 
         `part` is where it is in the tuple or dictionary that the node evaluates to.
@@ -254,7 +232,7 @@ class Waits(ValueAnalysis):
                 if self._adds(outer, child):
                     return self._added(outer, region, trail)
                 if self._changes_tensor(outer, child):
-                    return _BACK
+                    return BACK
                 merged = self._merged(outer, child)
                 if merged:
                     return self._destination_of_names(merged, region, trail, outer, part)
@@ -266,10 +244,10 @@ class Waits(ValueAnalysis):
                 if child is not outer.iter:
                     return None
                 target = _drawn(outer)
-                return self._destination_of_names(self._targets(target, _WHOLE), region, trail)
+                return self._destination_of_names(self._targets(target, WHOLE), region, trail)
             elif isinstance(outer, cst.BinaryOperation):
                 if self.on_device(outer.right if child is outer.left else outer.left):
-                    return _BACK
+                    return BACK
             elif isinstance(outer, cst.Attribute):
                 if outer.attr.value not in PURE:
                     return None
@@ -278,11 +256,10 @@ class Waits(ValueAnalysis):
                 if child is not outer.value:
                     if not isinstance(line, cst.AugAssign) or line.target is not outer:
                         return None
-                    return (
-                        self._added(line, region, trail) if self._adds(line, line.value) else None
-                    )
-                if _WHOLE != part != taken_part(outer) is not None:
-                    return _NOTHING
+                    added = self._adds(line, line.value)
+                    return self._added(line, region, trail) if added else None
+                if WHOLE != part != taken_part(outer) is not None:
+                    return NOTHING
             elif isinstance(outer, cst.IfExp):
                 if child is outer.test:
                     return None
@@ -298,15 +275,15 @@ class Waits(ValueAnalysis):
             if isinstance(outer, (cst.Tuple, cst.List)):
                 part = next(i for i, each in enumerate(outer.elements) if each is child)
             elif isinstance(outer, cst.DictElement):
-                part = outer.key.value if isinstance(outer.key, cst.SimpleString) else _WHOLE
+                part = outer.key.value if isinstance(outer.key, cst.SimpleString) else WHOLE
             elif not isinstance(outer, _CARRIERS):
-                part = _WHOLE
+                part = WHOLE
             child = outer
         return None
 
     def _handed_in(
-        self, call: cst.Call, child: cst.CSTNode, region: Region, part: _Part, trail: frozenset[int]
-    ) -> _Destination | None:
+        self, call: cst.Call, child: cst.CSTNode, region: Region, part: Part, trail: frozenset[int]
+    ) -> Destination | None:
         """Return where a value goes that a call hands to a function in view, and what it gives."""
         callee = self.functions.callee(call)
         if callee is None or not isinstance(child, cst.Arg) or not self._returns_as_written(callee):
@@ -315,21 +292,21 @@ class Waits(ValueAnalysis):
         if taken is None:
             return None
         if child.keyword is not None and taken.node is callee.params.star_kwarg:
-            part = _WHOLE
-        found = _NOTHING
+            part = WHOLE
+        found = NOTHING
         for use in self.scopes.uses(taken, callee.body):
             inside = self._destination_of_use(use, callee, trail, part)
             if inside is None:
                 return None
-            found = _joined(found, inside)
+            found = found.joined(inside)
         if found.returned:
             # what comes of this very call is a sum that the next pass hands in again
             again = id(call) in trail
-            outside = _KEPT if again else self._destination(call, region, _WHOLE, trail)
+            outside = KEPT if again else self._destination(call, region, WHOLE, trail)
             if outside is None:
                 return None
-            return _joined(found._replace(returned=frozenset()), outside)
-        return found if found.ends or part != _WHOLE else None
+            return found._replace(returned=frozenset()).joined(outside)
+        return found if found.ends or part != WHOLE else None
 
     def _only_draws(self, node: cst.BaseComp, made: cst.BaseExpression) -> bool:
         """Return whether a comprehension only computes from what it draws."""
@@ -342,18 +319,18 @@ class Waits(ValueAnalysis):
         line: cst.BaseSmallStatement,
         value: cst.CSTNode,
         region: Region,
-        part: _Part,
+        part: Part,
         trail: frozenset[int],
-    ) -> _Destination | None:
+    ) -> Destination | None:
         """Return where the value of a statement, or a part of it, goes."""
         if isinstance(line, cst.Return):
-            return _Destination(frozenset(), frozenset({part}), None, (line,))
+            return Destination(frozenset(), frozenset({part}), None, (line,))
         if isinstance(line, cst.Expr):
-            return _Destination(frozenset({End.LAST}), frozenset(), None, (line,))
+            return Destination(frozenset({End.LAST}), frozenset(), None, (line,))
         if not isinstance(line, (cst.Assign, cst.AnnAssign, cst.AugAssign)):
             return None
         if isinstance(line, cst.AugAssign) and self.on_device(line.target):
-            return _BACK
+            return BACK
         if self._adds(line, value):
             return self._added(line, region, trail)
         target = line.targets[0].target if isinstance(line, cst.Assign) else line.target
@@ -363,16 +340,16 @@ class Waits(ValueAnalysis):
         if isinstance(line, cst.Assign) and len(line.targets) != 1:
             return None
         if isinstance(target, cst.Attribute) and self._only_sets(target, region):
-            return _LAST._replace(target=target, statements=(line,))
+            return LAST._replace(target=target, statements=(line,))
         if isinstance(target, cst.Subscript) and isinstance(region, cst.FunctionDef):
             held = container_of(target)
             if isinstance(held, cst.Attribute) and self._is_only_kept(held, region, line):
-                return _KEPT._replace(target=target, statements=(line,))
+                return KEPT._replace(target=target, statements=(line,))
         names = self._entry(target) or self._targets(target, part)
         entry = target if isinstance(target, cst.Subscript) else None
         if not isinstance(target, cst.Name):
             key = taken_part(target) if entry is not None else None
-            part = key if isinstance(key, str) else _WHOLE
+            part = key if isinstance(key, str) else WHOLE
         destination = self._destination_of_names(names, region, trail, entry, part)
         return destination and destination._replace(statements=(line, *destination.statements))
 
@@ -393,16 +370,16 @@ class Waits(ValueAnalysis):
             if self.scopes.reads(each)
         )
 
-    def _targets(self, target: cst.BaseExpression, part: _Part) -> list[Binding]:
+    def _targets(self, target: cst.BaseExpression, part: Part) -> list[Binding]:
         """Return the bindings of a target; of a tuple, those of one element if known."""
         if isinstance(target, (cst.Tuple, cst.List)):
             if isinstance(part, str) or part >= len(target.elements):
                 return []
-            if part != _WHOLE and not any(
+            if part != WHOLE and not any(
                 isinstance(each, cst.StarredElement) for each in target.elements
             ):
-                return self._targets(target.elements[part].value, _WHOLE)
-            found = [self._targets(each.value, _WHOLE) for each in target.elements]
+                return self._targets(target.elements[part].value, WHOLE)
+            found = [self._targets(each.value, WHOLE) for each in target.elements]
             return [each for some in found for each in some] if all(found) else []
         bound = self.scopes.stored(target) if isinstance(target, cst.Name) else None
         return [bound] if bound is not None else []
@@ -422,12 +399,12 @@ class Waits(ValueAnalysis):
         region: Region,
         trail: frozenset[int],
         entry: _Entry = None,
-        part: _Part = _WHOLE,
-    ) -> _Destination | None:
+        part: Part = WHOLE,
+    ) -> Destination | None:
         """Return where the value of names, or an entry of one, goes that a region binds."""
         if not bindings:
             return None
-        found = _NOTHING
+        found = NOTHING
         for binding in bindings:
             outside = not self.tree.inside(binding.node, region)
             if binding.how not in _BOUND or (outside and not (entry and self._is_own(binding))):
@@ -438,7 +415,7 @@ class Waits(ValueAnalysis):
                 # code after a loop finds the last value, or those of all keys
                 fixed = has_fixed_keys(entry)
                 target = entry if isinstance(entry, cst.Subscript) else receiver_of(entry)
-                found = _joined(found, _LAST if fixed else _KEPT._replace(target=target))
+                found = found.joined(LAST if fixed else KEPT._replace(target=target))
             uses = [
                 use
                 for use in self.scopes.uses(binding, region)
@@ -447,16 +424,16 @@ class Waits(ValueAnalysis):
                 and not (entry and self._is_over(use, entry, binding))
             ]
             for use in uses:
-                destination: _Destination | None = _KEPT._replace(target=use)
+                destination: Destination | None = KEPT._replace(target=use)
                 if id(use) not in trail:
                     # otherwise it is a running mean: `mean = mixed(mean, value)`
                     destination = self._destination_of_use(use, region, trail, part)
                 if destination is None:
                     return None
-                found = _joined(found, destination)
+                found = found.joined(destination)
             if not uses:
-                found = _joined(found, _LAST)
-        return found if found.ends or found.returned else _LAST
+                found = found.joined(LAST)
+        return found if found.ends or found.returned else LAST
 
     def _is_over(self, use: cst.Name, entry: cst.CSTNode, binding: Binding) -> bool:
         """Return whether a use of a dictionary is over when an entry is set, in no common loop."""
@@ -485,12 +462,12 @@ class Waits(ValueAnalysis):
         return isinstance(holder, cst.If) and self.kinds.kind(use) is Kind.MAPPING
 
     def _destination_of_use(
-        self, use: cst.CSTNode, region: Region, trail: frozenset[int], part: _Part = _WHOLE
-    ) -> _Destination | None:
+        self, use: cst.CSTNode, region: Region, trail: frozenset[int], part: Part = WHOLE
+    ) -> Destination | None:
         if self.frequencies.of_one_process(use, region):
             return None
         rare = self._is_rare_use(use, region) or self.conditions.is_for_callback(use, region)
-        return _RARE if rare else self._destination(use, region, part, trail)
+        return RARE if rare else self._destination(use, region, part, trail)
 
     def _is_rare_use(self, use: cst.CSTNode, region: Region) -> bool:
         if isinstance(region, cst.FunctionDef):
@@ -528,11 +505,11 @@ class Waits(ValueAnalysis):
 
     def _added(
         self, node: cst.Call | cst.BaseSmallStatement, region: Region, trail: frozenset[int]
-    ) -> _Destination | None:
+    ) -> Destination | None:
         """Return where a value goes that a statement adds to a sum, a list or a meter."""
         parts = self.additions.parts(node)
         assert parts is not None
-        kept = _KEPT._replace(target=parts.target, statements=(node,))
+        kept = KEPT._replace(target=parts.target, statements=(node,))
         if not isinstance(region, cst.FunctionDef):
             known = self.accumulators.at(node)
             if known is None or not self.accumulators.used_each_pass(known):
@@ -550,7 +527,7 @@ class Waits(ValueAnalysis):
             destination = self._destination_of_use(use, region, trail)
             if destination is None:
                 return None
-            found = _joined(found, destination)
+            found = found.joined(destination)
         return found
 
     def _reads(self, target: cst.Name, region: Region) -> Iterator[cst.Name]:
@@ -575,9 +552,14 @@ class Waits(ValueAnalysis):
             or self.additions.holds_entry(each)
             or any(map(self.additions.parts, self.tree.ancestors(each)))
             or self.additions.stands_apart(each, node)
-            or ((end := self._destination_of_use(each, region, frozenset())) and not end.returned)
+            or self._is_passed_over(each, region)
             for each in self.tree.within(region.body, cst.Attribute)
         )
+
+    def _is_passed_over(self, use: cst.Attribute, region: Region) -> bool:
+        """Return whether a value only goes where it is rarely shown, or to the next value."""
+        end = self._destination_of_use(use, region, frozenset())
+        return end is not None and not end.returned and end.ends <= {End.RARE, End.LAST}
 
 
 def _drawn(loop: cst.For) -> cst.BaseAssignTargetExpression:
@@ -589,12 +571,3 @@ def _drawn(loop: cst.For) -> cst.BaseAssignTargetExpression:
             assert isinstance(value, cst.BaseAssignTargetExpression)
             return value
     return target
-
-
-def _joined(one: _Destination, other: _Destination) -> _Destination:
-    return _Destination(
-        one.ends | other.ends,
-        one.returned | other.returned,
-        one.target or other.target,
-        (*one.statements, *other.statements),
-    )
