@@ -350,6 +350,8 @@ class Values(Analysis):
         calls = self.functions.callers(function) if isinstance(function, cst.FunctionDef) else ()
         found = [self.argument(call, key) for call in calls]
         found = found or [self.entry(one, key) for one in self.functions.held(binding)]
+        for given in self._unpacked(parameter) if parameter is not None and not rest else ():
+            found.append(self.entry(given.node, key) if given.node is not None else _UNKNOWN)
         return _either(found)
 
     def _changes(
