@@ -28,6 +28,26 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 for x, y in DataLoader(Images(), batch_size=2, pin_memory=torch.cuda.is_available()):
     print(x.to(device).tolist())
 """
+SHARED = """\
+import torch.nn.functional as F
+def report(loss, logger):
+    logger.log_metric("loss", loss.item())
+def train(model, loader, optimizer, logger):
+    for x, y in loader:
+        loss = F.cross_entropy(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+        report(loss, logger)
+def tune(model, loader, optimizer, logger):
+    for x, y in loader:
+        loss = F.cross_entropy(model(x.cuda()), y.cuda())
+        loss.backward()
+        norms = [p.grad.norm().item() for p in model.parameters()]
+        if sum(norms) < 9:
+            optimizer.step()
+        report(loss, logger)
+"""
+"""Two loops, of which one waits elsewhere as well, run one function."""
 
 
 def _codes(*select: str, text: str = NORM) -> set[str]:
@@ -41,3 +61,7 @@ def test_a_wait_in_a_loop_that_another_rule_reports_is_told_once() -> None:
 
 def test_a_loader_made_in_the_head_of_a_loop_says_nothing_about_its_copies() -> None:
     assert _codes("TL101", "TL204", text=LOADER) == {"TL101", "TL204"}
+
+
+def test_a_line_that_two_loops_run_is_told_once() -> None:
+    assert len(check(SHARED, select=("TL207",))) == 1

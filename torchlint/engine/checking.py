@@ -160,7 +160,10 @@ class _Check:
         )
 
     def _findings(self, heads: list[RuleHead], tree: ast.Module) -> list[Finding]:
-        """Return the distinct findings of the rules; raises `UnparsableError`."""
+        """Return the findings of the rules, one for each place and message.
+
+        Raises `UnparsableError`.
+        """
         heads, through_star = _of_the_file(heads, tree, self.linked)
         if not heads:
             return []
@@ -177,15 +180,13 @@ class _Check:
             self.warnings.append(self._internal("the analysis", error, "no rule ran"))
             return []
         parts = sections(script)
-        found = list(
-            dict.fromkeys(
-                finding
-                for head in heads
-                for section in parts
-                for finding in self._run_rule(head, section)
-            )
-        )
-        found = told_once(found, {each.code for each in heads if each.is_about_syncs}, script)
+        said: dict[tuple[str, Span, str], Finding] = {}
+        for head in heads:
+            for section in parts:
+                for finding in self._run_rule(head, section):
+                    said.setdefault((finding.code, finding.span, finding.message), finding)
+        about_syncs = {each.code for each in heads if each.is_about_syncs}
+        found = told_once(list(said.values()), about_syncs, script)
         for each in {*parts, script}:
             forget(each)
         if through_star:

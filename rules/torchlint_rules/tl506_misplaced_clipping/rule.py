@@ -31,6 +31,7 @@ from torchlint_rules.tl506_misplaced_clipping.cliporder import (
 _OLD: Final = "torch.nn.utils.clip_grad_norm"
 _NEW: Final = "torch.nn.utils.clip_grad_norm_"
 _CLIPS: Final = (_NEW, "torch.nn.utils.clip_grad_value_", _OLD)
+_NORMS: Final = ("torch.norm", "torch.linalg.norm", "torch.linalg.vector_norm")
 _OPTIONS: Final = {"lightning": "gradient_clip_val=...", "transformers": "max_grad_norm=..."}
 """The options of frameworks that clip gradients themselves."""
 _GRADIENTS: Final = frozenset("grad grads gradient gradients".split())
@@ -293,6 +294,8 @@ def _adds_norms(script: Script, loop: cst.For) -> bool:
 
 def _is_norm(script: Script, call: cst.Call, loop: cst.For) -> bool:
     tensor = receiver_of(call, "norm")
+    if script.name(call.func) in _NORMS and call.args:
+        tensor = call.args[0].value
     if tensor is None:
         return False
     owner = script.code(tensor)
