@@ -82,6 +82,61 @@ def scaled_and_added(
     return Average(call, script.code(old), script.code(new.value), weight)
 
 
+def copied_from_lerp(
+    script: Script, line: cst.BaseSmallStatement, parameters: frozenset[str]
+) -> Average | None:
+    """Return the average of `old.copy_(new.lerp(old, d))`, None for any other line."""
+    call = line.value if isinstance(line, cst.Expr) else None
+    old = receiver_of(call, "copy_")
+    if not isinstance(call, cst.Call) or not call.args:
+        return None
+    made = call.args[0].value
+    new = receiver_of(made, "lerp")
+    if old is None or new is None or not isinstance(made, cst.Call) or len(made.args) != 2:
+        return None
+    end, share = (arg.value for arg in made.args)
+    if script.code(end) != script.code(old) or not _is_picked(old, parameters):
+        return None
+    if not _is_picked(new, parameters):
+        return None
+    return Average(call, script.code(old), script.code(new), f"1 - {script.tree.argument(share)}")
+
+
+def by_difference(
+    script: Script, line: cst.BaseSmallStatement, parameters: frozenset[str]
+) -> Average | None:
+    """Return the average of `old.sub_(w * (old - new))` or `old += w * (new - old)`."""
+    old, moved, adds = _moved(line)
+    if old is None or not isinstance(moved, cst.BinaryOperation):
+        return None
+    for apart, share in ((moved.left, moved.right), (moved.right, moved.left)):
+        if not isinstance(moved.operator, cst.Multiply) or not isinstance(
+            apart, cst.BinaryOperation
+        ):
+            continue
+        first, second = (apart.right, apart.left) if adds else (apart.left, apart.right)
+        drawn = _is_picked(old, parameters) and _is_picked(second, parameters)
+        if isinstance(apart.operator, cst.Subtract) and drawn:
+            if script.code(first) == script.code(old):
+                weight = script.tree.argument(share)
+                return Average(line, script.code(old), script.code(second), weight)
+    return None
+
+
+def _moved(
+    line: cst.BaseSmallStatement,
+) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None, bool]:
+    """Return what a line moves in place, by how much, and whether it adds that."""
+    if isinstance(line, cst.AugAssign):
+        adds = isinstance(line.operator, cst.AddAssign)
+        known = adds or isinstance(line.operator, cst.SubtractAssign)
+        return (line.target if known else None), line.value, adds
+    call = line.value if isinstance(line, cst.Expr) else None
+    if not isinstance(call, cst.Call) or len(call.args) != 1:
+        return None, None, False
+    return receiver_of(call, "add_", "sub_"), call.args[0].value, method_of(call) == "add_"
+
+
 def in_two_lines(
     script: Script, line: cst.BaseSmallStatement, parameters: frozenset[str]
 ) -> Average | None:

@@ -12,6 +12,8 @@ from torchlint.api import Act, Finding, Fix, How, Kind, Role, Rule, Script, meth
 from torchlint_rules.tl509_python_optimizer_step.movingaverages import (
     Average,
     average_of,
+    by_difference,
+    copied_from_lerp,
     in_a_new_tensor,
     in_two_lines,
     scaled_and_added,
@@ -81,11 +83,11 @@ class PythonOptimizerStep(Rule):
         owner = script.scopes.class_of(script.scopes.function(loop) or loop)
         if owner is not None and updates_lists(script, owner):
             return
-        forms = [scaled_and_added, in_two_lines]
+        forms = [scaled_and_added, copied_from_lerp, by_difference, in_two_lines]
         forms += [in_a_new_tensor] if _over_parameters(script, loop.iter) else []
         for line in _lines(script, loop) if names else ():
             for average in filter(None, (form(script, line, names) for form in forms)):
-                each = "three kernels" if isinstance(average.node, cst.Assign) else "two kernels"
+                each = "two kernels" if isinstance(average.node, cst.Call) else "three kernels"
                 yield Finding(
                     self.code,
                     script.span(average.node),
