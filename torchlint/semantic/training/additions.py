@@ -229,6 +229,10 @@ class Additions(ValueAnalysis):
     def holds_entry(self, node: cst.BaseExpression) -> bool:
         """Return whether a use of a container sets an entry, or asks if there is one."""
         holder = self.tree.parent(node)
+        while isinstance(holder, cst.Subscript) and isinstance(
+            entry := self.tree.parent(holder), cst.Subscript
+        ):
+            holder = entry
         if isinstance(holder, cst.Subscript):
             line = self.tree.parent(holder)
             adds = isinstance(line, cst.AugAssign) and line.target is holder
