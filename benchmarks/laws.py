@@ -4,7 +4,7 @@
     python benchmarks/laws.py append --donors hand      # with the hand-made donors alone
     python benchmarks/laws.py append some/repository --program  # each file with its program
     python benchmarks/laws.py cut some/scripts          # other files
-    python benchmarks/laws.py rename order wrap
+    python benchmarks/laws.py rename order wrap step options
 
 append: a definition that nothing calls and that uses nothing of the file changes no other finding
         and no fix. Donors are the definitions of other scripts, and those of `neighbours.py`.
@@ -19,6 +19,8 @@ rename: locals and parameters with neutral names change no finding.
 order:  the order of functions changes no finding.
 wrap:   the main body in `def main()`, called under a guard, changes no finding but those that
         advise the guard.
+step:   the body of a loop that goes backward in a function that the loop calls changes no finding.
+options: keywords of what is made, passed on in a dictionary, change no finding.
 
 Findings of one rule that one finding tells together may be told apart, and the other way round.
 
@@ -41,6 +43,7 @@ from typing import Final, NamedTuple
 from cutting import Module, cut, write
 from neighbours import HAND, RUN, beside, donor_of
 from reshaping import Reshaped, renamed, reordered, wrapped
+from restructuring import passed_on, stepped
 
 from torchlint.config import Settings
 from torchlint.edit import Span
@@ -256,6 +259,8 @@ _LAWS: Final[dict[str, Callable[[Path], Iterator[Outcome]]]] = {
     "rename": partial(_reshaped, "rename", renamed),
     "order": partial(_reshaped, "order", reordered),
     "wrap": partial(_reshaped, "wrap", wrapped),
+    "step": partial(_reshaped, "step", stepped),
+    "options": partial(_reshaped, "options", passed_on),
 }
 
 

@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from cutting import cut, write  # noqa: E402
 from laws import append, compared, found, outcomes  # noqa: E402
 from neighbours import HAND, beside, donor_of  # noqa: E402
+from restructuring import passed_on, stepped  # noqa: E402
 
 RULES = ROOT / "fixtures" / "rules"
 HOSTS = [
@@ -34,6 +35,41 @@ def test_an_unrelated_definition_changes_no_finding(host: Path) -> None:
 def test_the_order_of_functions_changes_no_finding(host: Path) -> None:
     breaches = [each for outcome in outcomes("order", host, "hand") for each in outcome.breaches]
     assert breaches == []
+
+
+@pytest.mark.parametrize("law", ["step", "options"])
+@pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.parent.name)
+def test_another_structure_changes_no_finding(host: Path, law: str) -> None:
+    breaches = [each for outcome in outcomes(law, host, "hand") for each in outcome.breaches]
+    assert [each for each in breaches if each.what != "fix"] == []
+
+
+def test_another_structure_runs_like_it() -> None:
+    text = (
+        "class Loss:\n"
+        "    def __init__(self, factor=1, shift=0):\n"
+        "        self.value = factor + shift\n"
+        "    def backward(self):\n"
+        "        return self.value\n"
+        "def total(count):\n"
+        "    found = 0\n"
+        "    for number in range(count):\n"
+        "        loss = Loss(factor=number, shift=2)\n"
+        "        found += loss.backward()\n"
+        "    return found\n"
+        "print(total(4))\n"
+    )
+    for change, said in (
+        (stepped, "found = step_1(number, found)"),
+        (passed_on, "Loss(**options_"),
+    ):
+        made = change(text)
+        assert made is not None
+        assert said in made.text
+        ran = subprocess.run(
+            [sys.executable, "-c", made.text], capture_output=True, text=True, check=True
+        )
+        assert ran.stdout == "14\n"
 
 
 def test_what_differs_is_a_breach() -> None:
