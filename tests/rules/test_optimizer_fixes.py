@@ -65,6 +65,9 @@ LOADED = """
     def main(model, path):
         optim_g = torch.optim.Adam(model.parameters())
         optim_g.load_state_dict(torch.load(path))
+        for batch in loader:
+            model(batch).backward()
+            optim_g.step()
 """
 
 

@@ -160,7 +160,7 @@ class _Check:
         )
 
     def _findings(self, heads: list[RuleHead], tree: ast.Module) -> list[Finding]:
-        """Return the findings of the rules, one for each place and message.
+        """Return the findings of the rules, one of those that differ in notes alone.
 
         Raises `UnparsableError`.
         """
@@ -180,11 +180,11 @@ class _Check:
             self.warnings.append(self._internal("the analysis", error, "no rule ran"))
             return []
         parts = sections(script)
-        said: dict[tuple[str, Span, str], Finding] = {}
+        said: dict[Finding, Finding] = {}
         for head in heads:
             for section in parts:
                 for finding in self._run_rule(head, section):
-                    said.setdefault((finding.code, finding.span, finding.message), finding)
+                    said.setdefault(replace(finding, notes=()), finding)
         about_syncs = {each.code for each in heads if each.is_about_syncs}
         found = told_once(list(said.values()), about_syncs, script)
         for each in {*parts, script}:

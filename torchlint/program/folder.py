@@ -74,8 +74,9 @@ def project_of(path: str) -> str:
 
 def is_built(folder: Path) -> bool:
     """Return whether the `setup.py` of a folder builds a project."""
+    script = folder / "setup.py"
     try:
-        return _BUILDING.search((folder / "setup.py").read_bytes()) is not None
+        return script.is_file() and _BUILDING.search(script.read_bytes()) is not None
     except OSError:
         return False
 
