@@ -93,6 +93,8 @@ def _is_scaled_by(
     if how is How.AUGMENTED and isinstance(node, cst.AugAssign):
         if isinstance(node.operator, (cst.DivideAssign, cst.MultiplyAssign)):
             return True
+    if isinstance(node, cst.Param):  # a caller may divide what it hands over
+        return any(_is_scaled(script, each, word, depth) for each in script.functions.given(node))
     return value is not None and how is not How.LOOP and _is_scaled(script, value, word, depth)
 
 

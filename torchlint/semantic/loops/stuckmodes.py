@@ -281,7 +281,9 @@ class StuckModes(LoopAnalysis):
             return True
         if dotted(node).startswith("self."):
             return self.scopes.class_of(node) is self.scopes.class_of(call)
-        return self.scopes.function(node) is None
+        function = self.scopes.function(call)
+        bound = self.scopes.scope_at(function).bindings if function is not None else {}
+        return self.scopes.function(node) is None and dotted(node).partition(".")[0] not in bound
 
 
 def _plain(path: str) -> str:

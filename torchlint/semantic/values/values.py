@@ -244,8 +244,8 @@ class Values(Analysis):
             arg = self.argument_node(node, key)
             return arg.value if arg is not None else None
         elements = node.elements if isinstance(node, cst.Dict) else ()
-        found = [e for e in elements if isinstance(e, cst.DictElement) and _is_key(e, key)]
-        return found[0].value if len(found) == 1 else None
+        found = [e for e in elements if not isinstance(e, cst.DictElement) or _is_key(e, key)]
+        return found[0].value if len(found) == 1 and isinstance(found[0], cst.DictElement) else None
 
     def entry(self, node: cst.BaseExpression, key: str) -> Value:
         """Return the value of a dictionary at a key, ABSENT if it certainly lacks the key."""
