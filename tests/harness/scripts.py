@@ -62,7 +62,7 @@ class SharedServer:
     def __init__(self, *start: Any, verbose: bool = False) -> None:
         server = torch_server()
         assert server is not None
-        self.start = server.start
+        self.start, self.ready = server.start, server.ready
 
     def close(self) -> None:
         """Leave the server to the next session."""

@@ -92,7 +92,7 @@ UNSEEN = (
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
     script = write(tmp_path_factory.mktemp("project"), SCRIPT)
     runner = Runner(Plan(script, device="cpu"), None)
-    runner.serve(Trace("full", compiler=True))
+    runner.serve()
     yield runner
     runner.close()
 

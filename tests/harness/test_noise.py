@@ -140,9 +140,9 @@ def autocast(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Comparison]:
     text = script.read_text(encoding="utf-8")
     found = {}
     with closing(Runner(Plan(script, steps=30, warmup=10, device="cpu"), None)) as runner:
+        runner.serve()
         first = runner.run(ORIGINAL, "numbers")
         assert first.precision == "bfloat16"
-        runner.serve(first)
 
         def start(variant: Variant, mode: Mode, shift: int) -> Trace:
             return runner.run(variant, mode, shift=shift)

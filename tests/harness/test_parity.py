@@ -154,8 +154,8 @@ def compared(
         return runner.run(variant, mode, shift=shift)
 
     try:
+        runner.serve()
         first = start(ORIGINAL, "numbers", 0)
-        runner.serve(first)
         parity = Parity(start, first, lambda runs: True)
         found = []
         for changes in cases:

@@ -149,11 +149,12 @@ class Session:
         missing = process.missing_device(self._plan.device, self._runner.folder)
         if missing:
             raise ScriptError(Failure("idle", missing))
-        began = time.monotonic()
         with self._telling_of_delay():
+            self._runner.serve()
+            began = time.monotonic()
             first = self._measurable(self._runner.run(self._side, "numbers"))
+        self._runner.leader = first.leader
         if first.leader == BY_HAND:
-            self._runner.leader = BY_HAND
             began = time.monotonic()
             first = self._measurable(self._runner.run(self._side, "numbers"))
         wanted = self._plan.device.partition(":")[0]
@@ -162,10 +163,6 @@ class Session:
         self._original = Evidence(first)
         self._runner.whole = first.ending == "ended" and first.taken < _FEWEST
         took = time.monotonic() - began
-        self._runner.serve(first)
-        if self._runner.serving:
-            took = max(took - first.importing, sum(first.durations))
-            self._runner.schedule.restart("numbers", took)
         self._fit_window(first, took)
         if self._plan.limited:
             self._runner.compared = first.taken
@@ -205,7 +202,6 @@ class Session:
         if self._original is None:
             self.survey()
         assert self._original is not None
-        self._runner.inspect_variants(variants)
         try:
             self._measure_all(self._original, variants)
         except KeyboardInterrupt as stop:

@@ -64,11 +64,6 @@ class Schedule:
         """Assume a duration for runs of a mode, until one was measured."""
         self._assumed[mode] = [seconds]
 
-    def restart(self, mode: Mode, seconds: float) -> None:
-        """Assume a duration for further runs of a mode, which start faster than earlier ones."""
-        self._took["first"] += self._took.pop(mode, [])
-        self.assume(mode, seconds)
-
     @contextmanager
     def run(self, mode: Mode, who: str) -> Iterator[None]:
         """Record one run, whose duration improves the estimate for later ones."""

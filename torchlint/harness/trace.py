@@ -98,8 +98,6 @@ class Trace:
     device_clock: bool = False
     """Whether times are those of the device's clock, not of the host's."""
     torch: str = ""
-    importing: float = 0.0
-    """Seconds until the script had imported torch and was watched: a fork server saves them."""
     machine: Mapping[str, Any] = field(default_factory=dict)
     """The devices of the network by name, with what their speed depends on."""
     host_memory: int = 0
@@ -142,8 +140,6 @@ class Trace:
     """Whether the script started other processes than loader workers."""
     environment: bool = False
     """Whether the script set environment variables before it imported torch."""
-    compiler: bool = False
-    """Whether torch's compiler was imported, by the script or by an optimizer."""
     ran: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """The watched lines that ran, by file."""
     compiled: bool = False

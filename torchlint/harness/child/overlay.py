@@ -118,12 +118,12 @@ class _AfterImport:
     """
 
     def __init__(self, name: str, callback: Callable[[], None]) -> None:
-        self._name = name
+        self.name = name
         self._callback = callback
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Find the module as usual, and add the callback after its execution."""
-        if name != self._name:
+        if name != self.name:
             return None
         others = sys.meta_path[sys.meta_path.index(self) + 1 :]
         found = (finder.find_spec(name, path, target) for finder in others)
@@ -134,12 +134,58 @@ class _AfterImport:
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-                self._callback()
+            self.call_back()
 
         setattr(spec.loader, "exec_module", exec_module)  # noqa: B010 - a method is replaced
         return spec
+
+    def call_back(self) -> None:
+        """Call back, once."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self._callback()
+
+
+class _Hidden:
+    """A finder of a package that this process has imported, but the script has not.
+
+    It is its own loader: the script's first import of the package shows it again, with all of
+    its modules, and calls back whoever waits for one of them.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        names = [each for each in sys.modules if each == name or each.startswith(f"{name}.")]
+        self._modules = {each: sys.modules.pop(each) for each in names}
+        self._spec = self._modules[name].__spec__
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Find the package and each of its modules here."""
+        if name not in self._modules:
+            return None
+        origin = self._spec.origin if self._spec else None
+        return ModuleSpec(name, self, origin=origin)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the package as it was imported."""
+        return self._modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Show all modules again, and call back."""
+        module.__spec__ = self._spec
+        sys.meta_path.remove(self)
+        sys.modules.update(self._modules)
+        for finder in list(sys.meta_path):
+            if isinstance(finder, _AfterImport) and finder.name in self._modules:
+                finder.call_back()
+
+
+def hide(name: str) -> bool:
+    """Hide a package until the script imports it; return whether there is anything to hide."""
+    if name not in sys.modules:
+        return False
+    sys.meta_path.insert(0, _Hidden(name))
+    return True
 
 
 def after_import(name: str, callback: Callable[[], None]) -> None:

@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from torchlint.harness.child.overlay import Overlay, after_import
+from torchlint.harness.child.overlay import Overlay, after_import, hide
 from torchlint.harness.child.rank import as_rank, exit_code
 from torchlint.harness.child.shadow import Shadow, divert_writers
 from torchlint.harness.child.workers import Exercise, SpawnSetup, pass_to_spawned
@@ -60,11 +60,13 @@ class Run:
         self.failed = False
         self.variables = dict(os.environ)
         self.environment = False
+        self.forked = False
+        """Whether this process had imported torch before the script did."""
         self.started = 0.0
-        self.importing = 0.0
 
     def prepare(self) -> None:
         """Make this process look like the interpreter that the user would run the script with."""
+        self.forked = hide("torch")
         sys.argv = [self.task.script, *self.task.args]
         if not getattr(sys.flags, "safe_path", False):
             folder = os.getcwd() if self.task.module else os.path.dirname(self.task.script)
@@ -109,9 +111,7 @@ class Run:
             warnings=tuple(self.warnings),
             diverted=self.shadow.written(),
             processes=self.processes,
-            importing=self.importing,
             environment=self.environment,
-            compiler="torch._dynamo" in sys.modules,
             ran=self.exercise.ran(),
         )
         if self.probe is not None:
@@ -133,11 +133,14 @@ class Run:
         return replace(failure, message=f"{failure.message}; {said}", shared=True)
 
     def _attach(self) -> None:
+        """Measure from here on, unless torch was imported too early for the script."""
+        self.environment = dict(os.environ) != self.variables
+        if self.environment and self.forked:
+            self.write("ended")
+            os._exit(0)
         from torchlint.harness.child.attachment import attach
 
-        self.environment = dict(os.environ) != self.variables
         self.probe = attach(self.task, self.shadow, lambda: self.write("full"))
-        self.importing = time.perf_counter() - self.started if self.started else 0.0
 
     def _modules(self) -> tuple[str, ...]:
         """Return the project files that were imported, the script first."""

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -25,6 +25,7 @@ _SERVE: Final = (
 
 _PATIENCE: Final = 300.0
 """Seconds after which a server, which may still import torch, counts as gone."""
+_READY: Final = b"ready\n"
 _END = b"\x04"
 _READS = 200
 """How many reads get an end of input."""
@@ -78,8 +79,17 @@ class ForkServer:
             bufsize=0,
         )
 
+    @cached_property
+    def ready(self) -> bool:
+        """Whether runs can be forked after the imports, for which this waits."""
+        answers = self._process.stdout
+        assert answers is not None
+        return bool(select.select([answers], [], [], _PATIENCE)[0] and answers.readline())
+
     def start(self, order: Path, streams: Sequence[Path], environment: Mapping[str, str]) -> Forked:
         """Fork a run; `streams` are the files for its output, none for standard error."""
+        if not self.ready:
+            raise ServerGoneError
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None
         assert answers is not None
@@ -122,6 +132,7 @@ def serve(inherited: int, modules: Sequence[str]) -> None:
         return
     gc.collect()
     gc.freeze()
+    os.write(answers, _READY)
     for line in requests:
         _serve_one(json.loads(line), answers)
 

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -32,8 +32,8 @@ _PATIENCE: Final = 6.0
 _USUAL: Final = 105.0
 _REFUSED: Final = "does not have a deterministic implementation"
 """Words of torch's error for an operator that has no deterministic kernel."""
-_SETTERS: Final = ("environ", "putenv")
-"""Words in a line that sets environment variables."""
+_IMPORTED: Final = ("torch", "torch._dynamo")
+"""What a script imports that trains: every optimizer imports the compiler with its first step."""
 Change = tuple[str, tuple[int, ...]]
 """A file and lines of its fixed text; the change was run where one of the lines was."""
 
@@ -87,36 +87,24 @@ class Runner:
         self._claim.close()
         self._folder.cleanup()
 
-    def serve(self, first: Trace) -> None:
+    def serve(self) -> None:
         """Fork runs from a process that has imported torch, where that is equivalent.
 
-        It is not for a script that sets environment variables before it imports torch.
+        It is not for a script that sets environment variables before it imports torch, which its
+        first run shows.
         """
-        self.leader = first.leader
-        if sys.platform != "linux" or first.environment or self.plan.launcher:
+        if sys.platform != "linux" or self.plan.launcher:
             return
-        modules = ("torch", *(("torch._dynamo",) if first.compiler else ()))
         variables = process.environment(self.plan.device, self.folder, crowded=self.crowded)
-        self._server = ForkServer(modules, variables, self.plan.verbose)
-
-    @property
-    def serving(self) -> bool:
-        """Whether runs are forked from a process that has imported torch."""
-        return self._server is not None
+        self._server = ForkServer(_IMPORTED, variables, self.plan.verbose)
+        if not self._server.ready:
+            self.start_alone()
 
     def start_alone(self) -> None:
         """Start every run in a fresh process from now on."""
         if self._server is not None:
             self._server.close()
             self._server = None
-
-    def inspect_variants(self, variants: Iterable[Variant]) -> None:
-        """Start every run in a fresh process where a variant sets environment variables itself."""
-        for variant in variants:
-            for path in (*self.original.texts, *variant.texts):
-                text = variant.text(path)
-                if _setting_lines(self.original.text(path)) != _setting_lines(text):
-                    self.start_alone()
 
     def run(
         self,
@@ -215,12 +203,16 @@ class Runner:
             self._single.append(task.texts)
             task = replace(task, folder=f"{task.folder}-single")
         try:
-            return process.run(
+            trace = process.run(
                 task, device=plan.device, timeout=timeout, verbose=plan.verbose, server=self._server
             )
         except ServerGoneError:
-            self.start_alone()
-            return self._start(task, timeout)
+            pass
+        else:
+            if self._server is None or not trace.environment:
+                return trace
+        self.start_alone()
+        return self._start(replace(task, folder=f"{task.folder}-alone"), timeout)
 
 
 def _lines(wanted: list[Change]) -> dict[str, tuple[int, ...]]:
@@ -229,10 +221,6 @@ def _lines(wanted: list[Change]) -> dict[str, tuple[int, ...]]:
     for path, lines in wanted:
         watched[path] = watched.get(path, ()) + lines
     return watched
-
-
-def _setting_lines(text: str | None) -> list[str]:
-    return [line for line in (text or "").splitlines() if any(word in line for word in _SETTERS)]
 
 
 def changes(before: Variant, after: Variant) -> list[Change]:

@@ -101,12 +101,12 @@ class Runs:
             missing = process.missing_device(self.plan.device, self._runner.folder)
             if missing:
                 raise ScriptError(Failure("idle", missing))
+            self._runner.serve()
             trace = self._run((), {}, "first run of the script")
             if trace.leader == BY_HAND:
                 self._leader = BY_HAND
                 trace = self._run((), {}, "second run of the script, with `backward()` as a step")
             self._survey = _surveyed(trace)
-            self._runner.serve(self._survey.trace)
         return self._survey
 
     @property
