@@ -10,33 +10,44 @@ from torchlint.config import Settings
 from torchlint.engine import check_source
 from torchlint.registry import load_registry
 from torchlint.source import Source
-from torchlint.testing import examples_of
+from torchlint.testing import Example, examples_of
 
 REGISTRY = load_registry()
-HEADS = [
-    head for head in REGISTRY.select(Settings(select=("ALL",))) if not head.code.startswith("TL0")
-]
 OF_CUDA = {"TL701"}
 """Makes processes that each have a GPU of CUDA's, and sums over them in float64."""
 WIDE = (".double()", "float64")
 
 
-def _widening(device: str) -> set[str]:
-    """Return the rules that bring float64 into one of their examples."""
-    found = set()
-    for head in HEADS:
-        for example in examples_of(head.load()):
-            settings = dataclasses.replace(example.settings, target_device=device)
-            rules = REGISTRY.select(Settings(select=(head.code,)))
-            for finding in check_source(
-                Source("example.py", example.before), rules, settings
-            ).findings:
-                written = "".join(edit.text for edit in finding.fix.edits) if finding.fix else ""
-                if any(word in written for word in WIDE):
-                    found.add(head.code)
-    return found
+def _fixed_in(example: Example, code: str, device: str) -> str:
+    """Return what the fixes of a rule write in an example for a device."""
+    settings = dataclasses.replace(example.settings, target_device=device)
+    rules = REGISTRY.select(Settings(select=(code,)))
+    findings = check_source(Source("example.py", example.before), rules, settings).findings
+    edits = [edit for finding in findings if finding.fix for edit in finding.fix.edits]
+    return "".join(edit.text for edit in edits)
 
 
-@pytest.mark.parametrize(("device", "some"), [("mps", False), ("cuda", True)])
-def test_no_fix_for_apples_device_adds_in_float64(device: str, some: bool) -> None:
-    assert bool(_widening(device) - OF_CUDA) is some
+def _is_wide(text: str) -> bool:
+    return any(word in text for word in WIDE)
+
+
+WIDENING = [
+    (head.code, example)
+    for head in REGISTRY.select(Settings(select=("ALL",)))
+    for example in examples_of(head.load())
+    if _is_wide(example.after) and not _is_wide(example.before)
+]
+"""The examples whose fix brings float64 in where nothing is known of the device."""
+
+
+@pytest.mark.parametrize(
+    ("code", "example"),
+    [
+        pytest.param(code, example, id=f"{code} {example.sentence}")
+        for code, example in WIDENING
+        if code not in OF_CUDA
+    ],
+)
+def test_no_fix_for_apples_device_adds_in_float64(code: str, example: Example) -> None:
+    assert _is_wide(_fixed_in(example, code, "cuda"))
+    assert not _is_wide(_fixed_in(example, code, "mps"))
