@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from torchlint.report.entry import Entry
@@ -26,12 +26,12 @@ def markdown(report: Report, paint: Paint) -> str:
         what = "The run failed" if report.failed else "Nothing found"
         return f"### torchlint\n\n{what} in {plural(report.files, 'file')}.\n"
     head = "\n".join(_head(report))
-    rows = _that_fit([_row(entry) for entry in report.entries], _MOST - len(head))
+    rows = _that_fit(map(_row, report.entries), _MOST - len(head))
     table = "\n".join(("| place | rule | finding | fix |", "|---|---|---|---|", *rows))
     text = f"{head}\n{table}\n"
     if len(rows) < len(report.entries):
         text += f"\n{len(report.entries) - len(rows)} more findings are in the log.\n"
-    diffs = _that_fit(list(_diffs(report)), _MOST - len(text))
+    diffs = _that_fit(_diffs(report), _MOST - len(text))
     return "\n".join((text, *diffs))
 
 
@@ -81,7 +81,7 @@ def _ticks(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n") if set(line[1:].strip()) == {"`"}]
 
 
-def _that_fit(parts: list[str], room: int) -> list[str]:
+def _that_fit(parts: Iterable[str], room: int) -> list[str]:
     """Return the first parts whose length together is at most `room`."""
     kept: list[str] = []
     for part in parts:
