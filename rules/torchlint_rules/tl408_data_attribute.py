@@ -34,7 +34,9 @@ class DataAttribute(Rule):
         for node in script.tree.all(cst.Attribute):
             found = misuse(script, node) if node.attr.value == "data" else None
             if found is not None:
-                yield Finding(self.code, script.span(node), found.message, impact=found.impact)
+                yield Finding(
+                    self.code, script.span(node), found.message, found.fix, impact=found.impact
+                )
 
     def _useless(
         self, script: Script, calls: Sequence[cst.Call], fixes: Sequence[Fix | None]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from cli_shell import Shell
 from cli_terminal import Terminal
-from harness.scripts import write
+from harness.scripts import PLAIN, write
 
 CALL = "from torchlint.cli import main; main()"
 
@@ -41,6 +42,18 @@ def test_a_script_that_cannot_be_measured_is_one_line_and_exit_2(
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {line}")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_script_that_fails_at_a_line_with_a_fix_is_told_which(tmp_path: Path) -> None:
+    text = dedent(PLAIN).replace(
+        "    optimizer.step()\n", "    optimizer.step()\n    loss.data[0]\n"
+    )
+    write(tmp_path, text)
+    done = verify(tmp_path, "train.py", "--isolated")
+    assert done.returncode == 2
+    error, offer = done.stderr.splitlines()
+    assert error.startswith("error: train.py:13: the original script fails: IndexError: ")
+    assert offer == "TL408 can mend this line: `torchlint fix --apply train.py`"
 
 
 def test_arguments_after_two_dashes_are_the_scripts_own(tmp_path: Path) -> None:

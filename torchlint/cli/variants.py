@@ -41,6 +41,20 @@ class Fixes:
         whole = [_variant("all", tuple(sorted(applied)), self._together)] if applied else []
         return tuple(variant for variant in (*alone, *whole) if variant.texts)
 
+    def at(self, line: int) -> tuple[str, ...]:
+        """Return the codes of the rules that fix a line of a file, if no reason speaks against."""
+        return tuple(
+            dict.fromkeys(
+                finding.code
+                for result in self._fixed(())
+                for finding in result.left
+                if finding.fix is not None and finding.fix.safety is not Safety.UNSAFE
+                if result.before.position(finding.span.start).row
+                <= line
+                <= result.before.position(finding.span.end).row
+            )
+        )
+
     def kept(self, codes: Collection[str]) -> Variant:
         """Return the variant with the fixes of these rules."""
         return _variant("kept", tuple(sorted(codes)), self._fixed(codes))

@@ -35,6 +35,7 @@ from torchlint.engine import WriteError
 from torchlint.harness.judging.verdict import Report, candidates, kept_together, together
 from torchlint.harness.plan import ORIGINAL, Plan
 from torchlint.harness.session import InterruptedSession, ScriptError, Session
+from torchlint.harness.trace import Failure
 from torchlint.report.verification import failure_line, verification_json, verification_text
 from torchlint.report.verificationmarkdown import verification_markdown
 
@@ -173,6 +174,8 @@ def verify(
     except ScriptError as error:
         where = "" if against is None else f"{against.revision.name}: "
         fail(f"{where}{failure_line(str(start.script), error.failure)}")
+        if against is None:
+            _offer_fix(run, error.failure)
         ctx.exit(2)
     report = replace(report, price=options["price"], epochs=epochs_of(start.script, start.args))
     if against is not None:
@@ -269,6 +272,17 @@ def _compare(session: Session, against: Against) -> Report:
     """Measure the working tree, unless the script imports nothing that differs."""
     imported = frozenset(session.survey())
     return session.measure([against.tree] if against.concerns(imported, session.root) else [])
+
+
+def _offer_fix(run: Run, failure: Failure) -> None:
+    """Print how to mend the line at which the original fails, where a rule knows it."""
+    if failure.kind != "crash" or not failure.line:
+        return
+    with refused():
+        codes = Fixes([Path(failure.file)], run.project, warn).at(failure.line)
+    if codes:
+        file = os.path.relpath(failure.file)
+        remark(f"{' and '.join(codes)} can mend this line: `torchlint fix --apply {file}`")
 
 
 def _apply(fixes: Fixes, codes: tuple[str, ...]) -> bool:

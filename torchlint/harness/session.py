@@ -149,9 +149,9 @@ class Session:
         missing = process.missing_device(self._plan.device, self._runner.folder)
         if missing:
             raise ScriptError(Failure("idle", missing))
+        self._runner.serve()
+        began = time.monotonic()
         with self._telling_of_delay():
-            self._runner.serve()
-            began = time.monotonic()
             first = self._measurable(self._runner.run(self._side, "numbers"))
         self._runner.leader = first.leader
         if first.leader == BY_HAND:

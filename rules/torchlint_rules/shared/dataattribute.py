@@ -7,7 +7,19 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Binding, Grad, How, Impact, Kind, Script, method_of, receiver_of
+from torchlint.api import (
+    Binding,
+    Edit,
+    Fix,
+    Grad,
+    How,
+    Impact,
+    Kind,
+    Script,
+    Span,
+    method_of,
+    receiver_of,
+)
 
 VARIABLE: Final = "torch.autograd.Variable"
 _CONSTRUCTORS: Final = frozenset(
@@ -103,6 +115,7 @@ class Misuse(NamedTuple):
 
     message: str
     impact: Impact
+    fix: Fix | None = None
 
 
 def misuse(script: Script, node: cst.Attribute) -> Misuse | None:
@@ -110,7 +123,8 @@ def misuse(script: Script, node: cst.Attribute) -> Misuse | None:
     tensor, holder = node.value, script.tree.parent(node)
     what = script.tree.brief(tensor)
     if isinstance(holder, cst.Subscript) and _is_loss_read_as_a_vector(script, tensor, holder):
-        return Misuse(f"`{what}.data[0]` fails since torch 1.0: use `{what}.item()`", "high")
+        message = f"`{what}.data[0]` fails since torch 1.0: use `{what}.item()`"
+        return Misuse(message, "high", _as_item(script, tensor, holder))
     if script.values.gradients.grad(node) is Grad.OFF or not script.evaluations.recorded.of(tensor):
         return None
     if script.values.writes.at(node) is not None:
@@ -135,6 +149,16 @@ def _is_loss_read_as_a_vector(
     """Return whether an item of a loss is read with the index 0, as before torch 0.4."""
     first = script.kind(tensor) is Kind.LOSS and script.values.key(item) == 0
     return first and script.scopes.stored(item) is None
+
+
+def _as_item(script: Script, tensor: cst.BaseExpression, item: cst.Subscript) -> Fix | None:
+    """Return the fix that reads a loss as a number, None where its first item must be a tensor."""
+    place = Span(script.span(tensor).end, script.span(item).end)
+    plain = script.tree.source.text[place.start : place.end] == ".data[0]"
+    if not plain or isinstance(script.tree.parent(item), cst.Attribute):
+        return None
+    because = "reads a number where a loss of shape [1] gave a tensor"
+    return Fix.close("Read the number", (Edit(place, ".item()"),), because=because)
 
 
 def _written_name(script: Script, node: cst.Attribute) -> str | None:
