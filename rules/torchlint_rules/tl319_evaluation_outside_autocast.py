@@ -56,7 +56,10 @@ class EvaluationOutsideAutocast(Rule):
             if autocast is None:
                 continue
             beside = script.modules.lineage.of(step.backward.func, recorded=False).calls
+            inner = {each for call, _ in beside for each in script.functions.callees(call)}
             for call, network in beside:
+                if script.scopes.function(call) in inner:
+                    continue  # the call that runs it is told
                 if call not in told and _is_wide_teacher(script, call, network):
                     told.add(call)
                     message = (
