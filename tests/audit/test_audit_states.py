@@ -179,6 +179,22 @@ def test_the_device_in_use_decides() -> None:
     assert (row.status, row.why) == (Status.NOT_APPLICABLE, "the target device is the CPU")
 
 
+def test_options_of_a_loader_are_read_in_the_dictionary_that_holds_them() -> None:
+    text = """
+import torch
+from torch.utils.data import DataLoader
+options = dict(batch_size=32, num_workers=4, pin_memory=True)
+def train(net, dataset, optimizer):
+    for x, y in DataLoader(dataset, **options):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(net(x.cuda()), y.cuda()).backward()
+        optimizer.step()
+"""
+    rows = rows_of(text)
+    for name in ("workers load batches", "batches in pinned memory", "batch size"):
+        assert (rows[name].status, rows[name].line) == (Status.IN_USE, 4)
+
+
 def test_a_technique_that_fails_costs_its_row_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(survey: Survey) -> None:
         raise RecursionError("no end")

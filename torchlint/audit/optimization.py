@@ -105,22 +105,22 @@ def _batch_size(survey: Survey) -> Answer | None:
 
 
 def _size_of(survey: Survey, site: CallSite) -> Answer | None:
-    given = site.given("batch_size", 1)
+    given = site.expression("batch_size", 1)
     value = site.argument("batch_size", 1)
     if given is None or value.equals(None):
         return None
-    size = value.literal if isinstance(value.literal, int) else survey.default(given.value)
-    written = f"`{survey.script.code(given.value)}`"
+    size = value.literal if isinstance(value.literal, int) else survey.default(given)
+    written = f"`{survey.script.code(given)}`"
     if not isinstance(size, int):
         return cannot_tell(f"the batch size {written} is only known at run time")
     if size > _SMALL:
-        return in_use(survey.line(given.value), f"batches of {size}")
+        return in_use(survey.line(given), f"batches of {size}")
     if not value.is_literal:
         return cannot_tell(f"the batch size {written} defaults to {size}")
     if not survey.can_use_accelerator:
         return cannot_tell(f"whether this CPU trains faster with larger batches than {size}")
     why = f"batches of {size}: try doubling them, and scale the learning rate"
-    return missing(survey.line(given.value), why)
+    return missing(survey.line(given), why)
 
 
 OPTIMIZATION: Final = by_name(

@@ -217,16 +217,16 @@ def loader_option(name: str, position: int | None = None) -> Ask:
             value = site.argument(name, position)
             if value.state is State.ABSENT or survey.is_off(value):
                 continue
-            given = site.given(name, position)
+            given = site.expression(name, position)
             if given is None:
                 undecided = undecided or cannot_tell(f"whether the loader is given `{name}`")
                 continue
-            words = f"`{name}={survey.script.code(given.value)}`"
+            words = f"`{name}={survey.script.code(given)}`"
             if value.state is State.KNOWN:
-                return in_use(survey.line(given.value), words)
-            default = survey.default(given.value)
+                return in_use(survey.line(given), words)
+            default = survey.default(given)
             if default:
-                return in_use(survey.line(given.value), f"{words} defaults to {default!r}")
+                return in_use(survey.line(given), f"{words} defaults to {default!r}")
             if default is None:
                 why = f"{words} is only known at run time"
             else:
