@@ -64,3 +64,15 @@ def test_a_script_without_torch_is_told_so_by_a_fork(tmp_path: Path) -> None:
     script = write(tmp_path, "import sys\nassert 'torch' not in sys.modules\n")
     with Session(Plan(script)) as session, pytest.raises(ScriptError, match="never imports torch"):
         session.survey()
+
+
+def test_a_library_may_ask_whether_torch_is_there_without_importing_it(tmp_path: Path) -> None:
+    text = (
+        "import sys\nfrom importlib.util import find_spec\n"
+        "assert find_spec('torch').origin.endswith('__init__.py')\n"
+        "assert find_spec('torch').submodule_search_locations\n"
+        "assert 'torch' not in sys.modules\n"
+        f"{SCRIPT}"
+    )
+    trace = run(write(tmp_path, text))
+    assert (trace.ending, trace.failure) == ("full", None)

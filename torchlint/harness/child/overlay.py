@@ -6,6 +6,8 @@ import linecache
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping
+from copy import copy
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, spec_from_file_location
 from types import CodeType, ModuleType
@@ -146,7 +148,7 @@ class _AfterImport:
             self._callback()
 
 
-class _Hidden:
+class _Hidden(Loader):
     """A finder of a package that this process has imported, but the script has not.
 
     It is its own loader: the script's first import of the package shows it again, with all of
@@ -160,15 +162,16 @@ class _Hidden:
         self._spec = self._modules[name].__spec__
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Find the package and each of its modules here."""
-        if name not in self._modules:
+        """Find the package here, and its modules once it is shown."""
+        if name != self._name or self._spec is None:
             return None
-        origin = self._spec.origin if self._spec else None
-        return ModuleSpec(name, self, origin=origin)
+        spec = copy(self._spec)
+        spec.loader = self
+        return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return the package as it was imported."""
-        return self._modules[spec.name]
+        return self._modules[self._name]
 
     def exec_module(self, module: ModuleType) -> None:
         """Show all modules again, and call back."""
