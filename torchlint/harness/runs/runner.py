@@ -96,6 +96,8 @@ class Runner:
         if sys.platform != "linux" or self.plan.launcher:
             return
         variables = process.environment(self.plan.device, self.folder, crowded=self.crowded)
+        # The compiler makes this folder when it is imported.
+        variables["TORCHINDUCTOR_CACHE_DIR"] = str(self.folder / "compiler")
         self._server = ForkServer(_IMPORTED, variables, self.plan.verbose)
         if not self._server.ready:
             self.start_alone()
