@@ -10,10 +10,7 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Grad, Note, Rule, Script, Step
 from torchlint_rules.shared.cuda import keeps_to_float32, may_be_cuda, trains_in_float32
 from torchlint_rules.tl301_full_precision_training.devicenames import visible_device
-from torchlint_rules.tl301_full_precision_training.trainers import (
-    in_mixed_precision,
-    trainers_in_float32,
-)
+from torchlint_rules.tl301_full_precision_training.trainers import trainers_in_float32
 
 _PARALLEL: Final = "torch.nn.DataParallel"
 _BFLOAT16: Final = (1, 10)
@@ -25,14 +22,13 @@ class FullPrecisionTraining(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the forward pass of every step that runs in float32."""
         for trainer in trainers_in_float32(script):
-            around = script.around(trainer)
-            if not script.program.purpose.is_test(trainer) and not keeps_to_float32(around):
+            around, made = script.around(trainer.call), trainer.call.func
+            if not script.program.purpose.is_test(made) and not keeps_to_float32(around):
                 message = (
-                    f"`{script.code(trainer.func)}` trains in float32; pass "
-                    '`precision="bf16-mixed"` to use tensor cores'
+                    f"`{script.code(made)}` trains in float32{trainer.unless}; pass "
+                    f"`{trainer.option}` to use tensor cores"
                 )
-                fix = in_mixed_precision(script, trainer)
-                yield Finding(self.code, script.span(trainer.func), message, fix)
+                yield Finding(self.code, script.span(made), message, trainer.fix(script))
         if not may_be_cuda(script):
             return
         for step in script.loops.steps.all:
