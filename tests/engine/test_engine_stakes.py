@@ -219,6 +219,26 @@ def test_a_figure_that_is_drawn_once_is_low(call: str, impact: str) -> None:
     assert _impacts(LOADER + FIGURE + TRAINED + call, "TL202") == {impact}
 
 
+CURVE = """\
+import matplotlib.pyplot as plt
+def train(net, loader):
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for x in loader:
+        opt.zero_grad()
+        net(x.cuda()).mean().backward()
+        opt.step()
+def main():
+    loader = DataLoader(Images(), batch_size=8)
+    train(net, loader)
+    plt.plot([1, 2])
+main()
+"""
+
+
+def test_a_training_that_ends_with_its_curve_is_no_figure() -> None:
+    assert _impacts(LOADER + CURVE, "TL101") == {"high"}
+
+
 def test_a_backward_pass_without_a_step_is_no_training() -> None:
     assert _impacts(LOADER + "seen = []\n" + SALIENCY, "TL101") == {"low"}
     update = "    with torch.no_grad():\n        w -= 0.1 * w.grad\n"

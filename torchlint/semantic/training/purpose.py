@@ -134,9 +134,11 @@ class Purpose(LoopAnalysis):
             return False
         calls = self.tree.within(function, cst.Call)
         draws = any(self.intent.is_figure(call) and not self._is_gated(call) for call in calls)
+        bodies = self.functions.reached(function.body) if draws else ()
         if not draws or any(
-            loop.role in (Role.TRAIN_BATCH, Role.EPOCH) and self.tree.inside(loop.node, function)
+            loop.role in (Role.TRAIN_BATCH, Role.EPOCH) and self.tree.inside(loop.node, body)
             for loop in self.loops.all()
+            for body in bodies
         ):
             return False
         return not any(
