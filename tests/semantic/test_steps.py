@@ -45,6 +45,27 @@ def test_a_step_is_the_backward_pass_and_what_its_loss_is_made_of() -> None:
     assert script.loops.steps.updates(step)
 
 
+SCALED = """
+    import torch
+    from apex import amp
+    def train(model, loader, optimizer, half):
+        for x, y in loader:
+            loss = (model(x.cuda()) - y.cuda()).square().mean()
+            if half:
+                with amp.scale_loss(loss, optimizer) as scaled:
+                    scaled.backward()
+            else:
+                loss.backward()
+            optimizer.step()
+"""
+
+
+def test_what_scales_a_loss_may_stand_beside_the_backward_pass() -> None:
+    script = _script(SCALED)
+    starts = [script.code(step.lines[0]).partition(" ")[0] for step in script.loops.steps.all]
+    assert starts == ["loss", "loss"]
+
+
 GIVEN = """
     import torch
     def update(loss, optimizer):

@@ -243,8 +243,8 @@ class Steps(LoopAnalysis):
                 holding = [self._holds(each, forwards) for each in before]
                 if sum(map(len, holding)) == len(forwards):
                     first = next(at for at, found in enumerate(holding) if found)
-                    last = max(at for at, each in enumerate(before) if self._holds(each, nodes))
-                    lines = before[first : max(first, last) + 1]
+                    held = (at for at, each in enumerate(before) if self._holds(each, nodes))
+                    lines = before[first : max([first, *held]) + 1]
                     return tuple(each for each in lines if isinstance(each, cst.BaseStatement))
             if isinstance(outer, cst.BaseStatement):
                 line = outer
