@@ -45,7 +45,7 @@ def test_a_step_is_the_backward_pass_and_what_its_loss_is_made_of() -> None:
     assert script.loops.steps.updates(step)
 
 
-SCALED = """
+HALVED = """
     import torch
     from apex import amp
     def train(model, loader, optimizer, half):
@@ -61,7 +61,7 @@ SCALED = """
 
 
 def test_what_scales_a_loss_may_stand_beside_the_backward_pass() -> None:
-    script = _script(SCALED)
+    script = _script(HALVED)
     starts = [script.code(step.lines[0]).partition(" ")[0] for step in script.loops.steps.all]
     assert starts == ["loss", "loss"]
 

@@ -72,33 +72,36 @@ def text_maps(script: Script) -> Iterator[TextMap]:
     """Yield the calls of `map` that tokenise columns of a dataset."""
     for site in script.calls.of_methods("map"):
         given = site.given("function", 0)
-        function = function_of(script, given.value) if given is not None else None
-        if function is None:
-            continue
-        named = function.params.params
-        if not named:
-            continue
-        row = named[0].name.value
-        calls = tuple(
-            inner
-            for inner in script.tree.within(function.body, cst.Call)
-            if tokenizer_of(script, inner) is not None
-            and _is_of_row(script, inner.args[0].value, row)
-        )
-        if calls:
-            yield TextMap(site, row, function.body, calls)
+        for function in functions_of(script, given.value) if given is not None else ():
+            row = next((each.name.value for each in function.params.params), "")
+            calls = tuple(
+                inner
+                for inner in script.tree.within(function.body, cst.Call)
+                if tokenizer_of(script, inner) is not None
+                and _is_of_row(script, inner.args[0].value, row)
+            )
+            if calls:
+                yield TextMap(site, row, function.body, calls)
 
 
 def function_of(script: Script, node: cst.BaseExpression) -> cst.FunctionDef | cst.Lambda | None:
-    """Return the function of this file that rows are handed to, or an object that is called.
+    """Return the first function of this file that rows may be handed to."""
+    return next(iter(functions_of(script, node)), None)
+
+
+def functions_of(
+    script: Script, node: cst.BaseExpression
+) -> tuple[cst.FunctionDef | cst.Lambda, ...]:
+    """Return the functions of this file that rows may be handed to, or an object that is called.
 
     A lambda, a partial object and a function may hand them on, or make what takes them.
     """
     if isinstance(node, cst.Call) and script.name(node.func) == "functools.partial" and node.args:
         node = node.args[0].value
     if isinstance(node, cst.Lambda):
-        return _handed_on(script, node) or node
-    return script.functions.run_by(node) or next(iter(script.functions.surely_held(node)), None)
+        return (_handed_on(script, node) or node,)
+    known = script.functions.run_by(node)
+    return (known,) if known is not None else script.functions.surely_held(node)
 
 
 def _handed_on(script: Script, made: cst.Lambda) -> cst.FunctionDef | None:

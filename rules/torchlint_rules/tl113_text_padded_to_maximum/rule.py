@@ -33,28 +33,31 @@ class TextPaddedToMaximum(Rule):
         readers = [*_trainers(script), *_loops(script)]
         yield from self._in_code(script, readers)
         for mapped in text_maps(script):
-            for call in mapped.calls:
-                is_row = script.calls.at(call).argument("return_tensors").state is State.ABSENT
-                given = _to_maximum(script, call) if is_row else None
-                fed = [each for each in readers if _feeds(script, mapped, each)]
-                if given is None or not fed or any(_keeps_shapes(script, each) for each in fed):
-                    continue
-                cures = [_cure(script, mapped, each) for each in fed]
-                if None in cures:
-                    continue
-                cure = next(filter(None, cures), "")
-                message = (
-                    "every text is padded to the maximum length, and the network computes on the "
-                    f"padding: {cure or 'leave it out, the collator pads each batch'}"
+            padded = [
+                (call, given)
+                for call in mapped.calls
+                if script.calls.at(call).argument("return_tensors").state is State.ABSENT
+                if (given := _to_maximum(script, call)) is not None
+            ]
+            fed = [each for each in readers if padded and _feeds(script, mapped, each)]
+            cures = [_cure(script, mapped, each) for each in fed]
+            if not fed or None in cures or any(_keeps_shapes(script, each) for each in fed):
+                continue
+            cure = next(filter(None, cures), "")
+            message = (
+                "every text is padded to the maximum length, and the network computes on the "
+                f"padding: {cure or 'leave it out, the collator pads each batch'}"
+            )
+            (call, given), *others = padded
+            notes = tuple(Note(script.span(each), "and here") for _, each in others)
+            fix = None
+            if not cure and _alone(script, mapped):
+                fix = Fix.unsafe(
+                    "Pad each batch to its longest text",
+                    script.edits.without_argument(call, given),
+                    because=_OTHER_SHAPES,
                 )
-                fix = None
-                if not cure and _alone(script, mapped):
-                    fix = Fix.unsafe(
-                        "Pad each batch to its longest text",
-                        script.edits.without_argument(call, given),
-                        because=_OTHER_SHAPES,
-                    )
-                yield Finding(self.code, script.span(given), message, fix)
+            yield Finding(self.code, script.span(given), message, fix, notes)
 
     def _in_code(self, script: Script, readers: Sequence[_Reader]) -> Iterator[Finding]:
         """Yield a finding for each function of a dataset or a collator that pads to the maximum."""
