@@ -48,8 +48,7 @@ class TextPaddedToMaximum(Rule):
                 "every text is padded to the maximum length, and the network computes on the "
                 f"padding: {cure or 'leave it out, the collator pads each batch'}"
             )
-            (call, given), *others = padded
-            notes = tuple(Note(script.span(each), "and here") for _, each in others)
+            (call, given), *_ = padded
             fix = None
             if not cure and _alone(script, mapped):
                 fix = Fix.unsafe(
@@ -57,7 +56,7 @@ class TextPaddedToMaximum(Rule):
                     script.edits.without_argument(call, given),
                     because=_OTHER_SHAPES,
                 )
-            yield Finding(self.code, script.span(given), message, fix, notes)
+            yield self._found(script, [each for _, each in padded], message, fix)
 
     def _in_code(self, script: Script, readers: Sequence[_Reader]) -> Iterator[Finding]:
         """Yield a finding for each function of a dataset or a collator that pads to the maximum."""
@@ -69,23 +68,32 @@ class TextPaddedToMaximum(Rule):
         }
         packs = next(script.calls.of(_PACKING), None) is not None
         for body, per in read.items():
-            for call in script.functions.own(body, cst.Call):
-                tokenises = tokenizer_of(script, call) is not None
-                given = _to_maximum(script, call) if tokenises else None
-                if given is None:
-                    continue
-                fix = None
-                if per is Per.BATCH:
-                    fix = Fix.unsafe(
-                        "Pad each batch to its longest text",
-                        script.edits.replace(given.value, "True"),
-                        because=_OTHER_SHAPES,
-                    )
-                yield Finding(self.code, script.span(given), _in_words(per), fix)
-            first, *others = (None,) if packs else (*filled(script, body, _SHORT), None)
-            if first is not None:
-                notes = tuple(Note(script.span(each), "and here") for each in others if each)
-                yield Finding(self.code, script.span(first), _in_words(None), None, notes)
+            padded = [
+                given
+                for call in script.functions.own(body, cst.Call)
+                if tokenizer_of(script, call) is not None
+                if (given := _to_maximum(script, call)) is not None
+            ]
+            for given in padded if per is Per.BATCH else ():
+                fix = Fix.unsafe(
+                    "Pad each batch to its longest text",
+                    script.edits.replace(given.value, "True"),
+                    because=_OTHER_SHAPES,
+                )
+                yield self._found(script, [given], _in_words(per), fix)
+            if padded and per is Per.ITEM:
+                yield self._found(script, padded, _in_words(per))
+            if by_hand := [] if packs else [*filled(script, body, _SHORT)]:
+                yield self._found(script, by_hand, _in_words(None))
+
+    def _found(
+        self, script: Script, nodes: Sequence[cst.CSTNode], message: str, fix: Fix | None = None
+    ) -> Finding:
+        """Return a finding at the first of some nodes, with notes for the others."""
+        first, *others = map(script.span, nodes)
+        return Finding(
+            self.code, first, message, fix, tuple(Note(each, "and here") for each in others)
+        )
 
 
 class _Reader(NamedTuple):
@@ -115,7 +123,7 @@ def _trainers(script: Script) -> Iterator[_Reader]:
 
 
 def _loops(script: Script) -> Iterator[_Reader]:
-    """Yield the loaders over which loops train."""
+    """Yield the loaders over which loops train, or a trainer of Lightning does."""
     for loader in script.loaders:
         found = [
             script.loops.module_call(call)
@@ -123,7 +131,7 @@ def _loops(script: Script) -> Iterator[_Reader]:
             for call in script.functions.run_in(loop.node.body)
         ]
         networks = tuple(each for each in found if each is not None)
-        if loader.dataset is not None and loader.training_loops:
+        if loader.dataset is not None and loader.trains:
             collate = loader.argument("collate_fn")
             collator = loader.expression("collate_fn")
             yield _Reader(loader.dataset, "collate_fn", collate, collator, False, networks)

@@ -168,6 +168,13 @@ class Loader(CallSite):
         return [loop for loop in loops if loop.role is Role.TRAIN_BATCH]
 
     @property
+    def trains(self) -> bool:
+        """Whether a loop over the loader trains, or a trainer of Lightning that gets it."""
+        if self.training_loops or any(map(self._loaders.lightning.runs_epochs, self.receivers)):
+            return True
+        return any(each.name.value == "train_dataloader" for each in self._hooks)
+
+    @property
     def receivers(self) -> list[cst.Call]:
         """The calls of functions outside this file that receive the loader."""
         return self._loaders.receivers.get(id(self.node), [])
