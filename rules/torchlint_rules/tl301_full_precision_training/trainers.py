@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Fix, Script, receiver_of
+from torchlint.api import Fix, Script, TrainerArguments, receiver_of
 from torchlint_rules.shared.cuda import makers, trained_in
 
 _GPUS: Final = ("gpu", "cuda", "auto")
@@ -31,26 +31,30 @@ class Trainer(NamedTuple):
     def fix(self, script: Script) -> Fix:
         """Return the fix that passes the option."""
         edits = script.edits.with_keyword(self.call, *self.option.split("=", 1))
-        doubt = f"bfloat16 rounds to 8 bits; {self.doubt}"
+        bits = 8 if "bf16" in self.option else 11
+        doubt = f"products are rounded to {bits} bits; {self.doubt}"
         return Fix.unsafe(f"Pass `{self.option}`", edits, because=doubt)
 
 
 def trainers_in_float32(script: Script) -> Iterator[Trainer]:
     """Yield what configures a training on a GPU of a network of some size without a precision."""
-    for call in _trainers(script):
-        yield Trainer(call, 'precision="bf16-mixed"', 'Lightning before 2.0 calls it "bf16"')
+    for each in _trainers(script):
+        option, doubt = 'precision="bf16-mixed"', 'Lightning before 2.0 calls it "bf16"'
+        if each.given("gpus") is not None:
+            option, doubt = "precision=16", "steps whose gradients overflow are skipped"
+        yield Trainer(each.call, option, doubt)
     for call in _accelerators(script):
         doubt = "it overrides what `accelerate config` sets"
         yield Trainer(call, 'mixed_precision="bf16"', doubt, " unless `accelerate config` sets a precision")
 
 
-def _trainers(script: Script) -> Iterator[cst.Call]:
+def _trainers(script: Script) -> Iterator[TrainerArguments]:
     """Yield the trainers for a GPU that fit networks of some size without a precision."""
     fits = [site for site in script.calls.of_methods("fit") if site.node.args]
     for each in script.program.trainings.arguments("lightning"):
         if each.read is not None or each.has_splat or each.is_trial:
             continue
-        if not each.is_literal("accelerator", *_GPUS) or not each.is_off(*_DECIDING):
+        if not _is_for_gpu(script, each) or not each.is_off(*_DECIDING):
             continue
         trained = [
             site.node.args[0].value
@@ -59,7 +63,16 @@ def _trainers(script: Script) -> Iterator[cst.Call]:
         ]
         if trained and not script.modules.sizes.are_tiny(*trained):
             if not any(_weighs_actions(script, network) for network in trained):
-                yield each.call
+                yield each
+
+
+def _is_for_gpu(script: Script, trainer: TrainerArguments) -> bool:
+    """Return whether a trainer is told to use a GPU, by an option that Lightning 2.0 dropped too."""
+    given, setting = trainer.given("gpus"), trainer.setting("gpus")
+    if setting is not None:
+        return bool(setting.value)
+    asks = given is not None and "torch.cuda" in script.code(given.value)
+    return asks or trainer.is_literal("accelerator", *_GPUS)
 
 
 def _accelerators(script: Script) -> Iterator[cst.Call]:
