@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Script, method_of
+from torchlint.api import Finding, Frequency, Rate, Script, method_of
 
 _AVERAGES: Final = (
     "ignite.metrics.RunningAverage",
@@ -23,6 +23,7 @@ _AVERAGES: Final = (
 )
 """What reads the output of every batch once it is attached."""
 _TRAINER: Final = "ignite.engine.create_supervised_trainer"
+_EVALUATOR: Final = "ignite.engine.create_supervised_evaluator"
 _EACH_TIME: Final = "ignite.engine.Events.ITERATION_COMPLETED"
 _OUTPUTS: Final = ("output", "metrics")
 
@@ -58,12 +59,34 @@ def _reads_outputs(script: Script) -> bool:
     )
 
 
+def _is_of_evaluator(script: Script, call: cst.Call) -> bool:
+    """Return whether a handler is for an engine that only evaluates."""
+    origin = script.values.origins.of(script.calls.at(call).receiver)
+    return bool(origin.known) and all(
+        isinstance(made, cst.Call) and _evaluates(script, made) for made in origin.known
+    )
+
+
+def _evaluates(script: Script, engine: cst.Call) -> bool:
+    """Return whether a call makes an engine whose process evaluates."""
+    if script.name(engine.func) == _EVALUATOR:
+        return True
+    process = engine.args[0].value if engine.args else engine.func
+    function = script.functions.definition(process)
+    return (
+        isinstance(function, cst.FunctionDef)
+        and script.loops.rate(function) is Rate.EVALUATION_STEP
+    )
+
+
 def _is_read(script: Script, event: cst.Attribute) -> bool:
     """Return whether the handler of an event may read the output of the engine each time."""
     arg = script.tree.parent(event)
     call = script.tree.parent(arg)
     handlers: list[cst.CSTNode | None] = []
     if isinstance(call, cst.Call):
+        if _is_of_evaluator(script, call):
+            return False
         if method_of(call) == "on":
             mark = script.tree.parent(call)
             handlers = [script.tree.parent(mark)] if isinstance(mark, cst.Decorator) else []
