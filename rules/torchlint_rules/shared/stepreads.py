@@ -43,6 +43,8 @@ def kept_in_steps(script: Script) -> list[tuple[cst.FunctionDef, list[Kept]]]:
             if function in seen or not isinstance(function, cst.FunctionDef):
                 continue
             seen.add(function)
+            if script.loops.rate(function) is not None:
+                continue
             found = [
                 each
                 for each in script.readings.waits.of_step(function)
