@@ -43,11 +43,10 @@ def kept_in_steps(script: Script) -> list[tuple[cst.FunctionDef, list[Kept]]]:
             if function in seen or not isinstance(function, cst.FunctionDef):
                 continue
             seen.add(function)
-            if script.loops.rate(function) is not None:
-                continue
             found = [
                 each
                 for each in script.readings.waits.of_step(function)
+                if script.scopes.function(each.reading.node) is function
                 if each.reading.form is Form.NUMBER or script.kind(each.reading.tensor) is Kind.LOSS
             ]
             if any(script.kind(each.reading.tensor) is Kind.LOSS for each in found):

@@ -33,6 +33,8 @@ from torchlint.semantic.values.kind import (
     combined,
     conventional,
     derived,
+    drawn_kind,
+    draws_number,
     gives_pair,
     joined,
     literal_index,
@@ -301,6 +303,8 @@ class Kinds(Analysis):
     def _kind_of_named_call(self, name: str, node: cst.Call) -> Kind:
         if name in ("builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip"):
             return _UNKNOWN
+        if draws_number(name, node):
+            return drawn_kind(name, [self.kind(arg.value) for arg in node.args])
         if name.startswith("einops.") and node.args:
             return self.kind(node.args[0].value)
         if name in PASSED_ON and node.args:
