@@ -31,21 +31,21 @@ class Trainer(NamedTuple):
     def fix(self, script: Script) -> Fix:
         """Return the fix that passes the option."""
         edits = script.edits.with_keyword(self.call, *self.option.split("=", 1))
-        bits = 8 if "bf16" in self.option else 11
-        doubt = f"products are rounded to {bits} bits; {self.doubt}"
+        doubt = f"products are rounded to fewer bits; {self.doubt}"
         return Fix.unsafe(f"Pass `{self.option}`", edits, because=doubt)
 
 
 def trainers_in_float32(script: Script) -> Iterator[Trainer]:
     """Yield what configures a training on a GPU of a network of some size without a precision."""
     for each in _trainers(script):
-        option, doubt = 'precision="bf16-mixed"', 'Lightning before 2.0 calls it "bf16"'
         if each.given("gpus") is not None:
-            option, doubt = "precision=16", "steps whose gradients overflow are skipped"
-        yield Trainer(each.call, option, doubt)
+            yield Trainer(each.call, "precision=16", "a step whose gradients overflow is skipped")
+        else:
+            doubt = 'Lightning before 2.0 calls it "bf16"'
+            yield Trainer(each.call, 'precision="bf16-mixed"', doubt)
     for call in _accelerators(script):
-        doubt = "it overrides what `accelerate config` sets"
-        yield Trainer(call, 'mixed_precision="bf16"', doubt, " unless `accelerate config` sets a precision")
+        doubt, unless = "it overrides `accelerate config`", " unless `accelerate config` says more"
+        yield Trainer(call, 'mixed_precision="bf16"', doubt, unless)
 
 
 def _trainers(script: Script) -> Iterator[TrainerArguments]:
@@ -67,7 +67,7 @@ def _trainers(script: Script) -> Iterator[TrainerArguments]:
 
 
 def _is_for_gpu(script: Script, trainer: TrainerArguments) -> bool:
-    """Return whether a trainer is told to use a GPU, by an option that Lightning 2.0 dropped too."""
+    """Return whether a trainer is told to use a GPU, also by the option that Lightning 2 lost."""
     given, setting = trainer.given("gpus"), trainer.setting("gpus")
     if setting is not None:
         return bool(setting.value)
@@ -99,4 +99,3 @@ def _weighs_actions(script: Script, network: cst.BaseExpression) -> bool:
     owner = script.functions.instance_of(network)
     names = script.tree.within(owner, cst.Name) if owner is not None else ()
     return any(not _WEIGHING.isdisjoint(script.names.words(name.value)) for name in names)
-

@@ -13,7 +13,7 @@ from torchlint.semantic.scope.libraries import factory
 from torchlint.semantic.scope.limits import ASSIGNED, CALLED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import index_of, method_of, receiver_of
+from torchlint.semantic.syntax.methods import index_of, method_of, named_arguments, receiver_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
@@ -339,7 +339,7 @@ def _tokenises(call: cst.Call) -> bool:
 
 
 def _moves(call: cst.Call) -> bool:
-    if any(arg.keyword is not None and arg.keyword.value == "device" for arg in call.args):
+    if named_arguments(call, "device"):
         return True
     if isinstance(call.func, cst.Name):
         return "device" in call.func.value or "cuda" in call.func.value

@@ -16,7 +16,7 @@ from torchlint.semantic.data.randomness import is_deterministic_transform, rando
 from torchlint.semantic.data.tokenrows import TOKENIZER, TokenRows
 from torchlint.semantic.scope.libraries import is_data_library
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.syntax.methods import is_none, receiver_of, word_of
+from torchlint.semantic.syntax.methods import is_none, named_arguments, receiver_of, word_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
@@ -288,15 +288,10 @@ class Datasets(ValueAnalysis):
 
     def _of_transforms(self, call: cst.Call) -> list[Traits]:
         """Return the traits of the transforms that a dataset is given."""
-        return [
-            self.callable_traits(arg.value)
-            for arg in call.args
-            if (
-                arg.keyword is not None
-                and arg.keyword.value in ("transform", "target_transform", "transforms", "loader")
-            )
-            or (arg.keyword is None and self._made_of_transforms(arg.value))
-        ]
+        plain = [arg.value for arg in call.args if arg.keyword is None]
+        given = named_arguments(call, "transform", "target_transform", "transforms", "loader")
+        given += filter(self._made_of_transforms, plain)
+        return [*map(self.callable_traits, given)]
 
     def _made_of_transforms(self, node: cst.BaseExpression) -> bool:
         return any(
@@ -521,8 +516,7 @@ class Datasets(ValueAnalysis):
 
 def _of_graphs(word: str, call: cst.Call) -> Traits:
     """Return that graphs are kept in memory, unless something transforms each of them."""
-    transforms = any(arg.keyword and arg.keyword.value == "transform" for arg in call.args)
-    return {Trait.UNSEEN if transforms else Trait.IN_MEMORY: word}
+    return {Trait.UNSEEN if named_arguments(call, "transform") else Trait.IN_MEMORY: word}
 
 
 def _stream(word: str) -> Traits:

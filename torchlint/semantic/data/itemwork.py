@@ -14,7 +14,7 @@ from torchlint.semantic.scope.libraries import TO_HOST
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import container_of, method_of
+from torchlint.semantic.syntax.methods import container_of, method_of, named_arguments
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
@@ -173,9 +173,8 @@ class ItemWork(ValueAnalysis):
     def moves_to_device(self, call: cst.Call) -> bool:
         """Return whether a call puts a tensor on an accelerator (or on a variable `device`)."""
         func = call.func
-        for arg in call.args:
-            if arg.keyword is not None and arg.keyword.value == "device":
-                return self._is_device(arg.value)
+        if told := named_arguments(call, "device"):
+            return self._is_device(told[0])
         if not isinstance(func, cst.Attribute):
             return False
         if func.attr.value == "cuda":

@@ -23,7 +23,7 @@ from torchlint.semantic.scope.libraries import (
     takes_transform,
 )
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import is_none, method_of
+from torchlint.semantic.syntax.methods import is_none, method_of, named_arguments
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
@@ -476,9 +476,8 @@ class UnseenSearch(ValueAnalysis):
             return node.func
         if module == "builtins":
             return None if last in PLAIN_RESULTS else self._arguments(node)
-        for arg in node.args:
-            if arg.keyword is not None and arg.keyword.value == "device":
-                return self._place(arg.value)
+        if told := named_arguments(node, "device"):
+            return self._place(told[0])
         if name == "torch.load":
             return None if self.handles or self._stays_on_host(node) else node.func
         if last in FACTORIES or (last in HOST_CONSTRUCTORS and not self.handles):

@@ -121,8 +121,9 @@ class Engines(ValueAnalysis):
         if found is None:
             return None
         rate = _EVENTS.get(found.group(1))
-        if isinstance(event, cst.Call) and rate is Rate.STEP and not _filters_nothing(event):
-            return Rate.EPOCH
+        if isinstance(event, cst.Call) and rate is Rate.STEP:
+            every = self.values.argument(event, "every")
+            return rate if every.equals(1) else Rate.EPOCH
         return rate
 
     def _events_of(self, function: cst.FunctionDef) -> Iterator[cst.BaseExpression]:
@@ -132,9 +133,9 @@ class Engines(ValueAnalysis):
                 yield mark.args[0].value
         for call, arg in self._registered(function):
             if word_of(call) == "add_event_handler":
-                event = _event(call)
-                if event is not None and event is not arg.value:
-                    yield event
+                event = self.values.argument_node(call, "event_name", 0)
+                if event is not None and event is not arg:
+                    yield event.value
 
     def _registered(self, function: cst.FunctionDef) -> Iterator[tuple[cst.Call, cst.Arg]]:
         """Yield the calls that get a function as an argument."""
@@ -161,24 +162,3 @@ def _more_often(rates: Sequence[Rate | None]) -> Rate | None:
     """Return the highest of several rates, None if one is unknown or there is none."""
     known = [each for each in rates if each is not None]
     return max(known, key=lambda each: each.value) if known and len(known) == len(rates) else None
-
-
-def _event(call: cst.Call) -> cst.BaseExpression | None:
-    """Return the event of a call that registers a handler."""
-    for at, arg in enumerate(call.args):
-        if (arg.keyword.value if arg.keyword else "") == "event_name" or (
-            at == 0 and arg.keyword is None and not arg.star
-        ):
-            return arg.value
-    return None
-
-
-def _filters_nothing(event: cst.Call) -> bool:
-    """Return whether a filtered event fires each time all the same: `every=1`."""
-    return any(
-        arg.keyword is not None
-        and arg.keyword.value == "every"
-        and isinstance(arg.value, cst.Integer)
-        and arg.value.value == "1"
-        for arg in event.args
-    )

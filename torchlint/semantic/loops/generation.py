@@ -14,7 +14,7 @@ from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.methods import named_arguments, word_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 
@@ -132,7 +132,7 @@ class Generation(LoopAnalysis):
     def _is_spelled(self, call: cst.Call) -> bool:
         if word_of(call) != _GENERATE:
             return False
-        if any(arg.keyword is not None and arg.keyword.value in _SETTINGS for arg in call.args):
+        if named_arguments(call, *_SETTINGS):
             return True
         func = call.func
         return isinstance(func, cst.Attribute) and self.kinds.kind(func.value) is Kind.MODULE

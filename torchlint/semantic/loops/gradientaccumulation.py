@@ -12,7 +12,7 @@ from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import last_line, method_of
+from torchlint.semantic.syntax.methods import last_line, method_of, named_arguments
 from torchlint.semantic.values.options import Options
 
 _STEPPING: Final = frozenset("update_grad need_update".split())
@@ -199,10 +199,8 @@ class GradientAccumulations(LoopAnalysis):
 
     def _stepping(self, call: cst.Call) -> cst.BaseExpression | None:
         """Return the argument that makes a helper step (`loss_scaler(…, update_grad=last)`)."""
-        for arg in call.args:
-            if arg.keyword is not None and arg.keyword.value in _STEPPING:
-                return arg.value if self._counts(arg.value) else None
-        return None
+        told = named_arguments(call, *_STEPPING)[:1]
+        return told[0] if told and self._counts(told[0]) else None
 
     def _closing(self, step: cst.Call, around: _Pass) -> cst.If | None:
         """Return the outermost `if` of a pass that lets a step run once in several passes."""

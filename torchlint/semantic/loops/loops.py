@@ -18,7 +18,13 @@ from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import last_word, method_of, root_of, word_of
+from torchlint.semantic.syntax.methods import (
+    last_word,
+    method_of,
+    named_arguments,
+    root_of,
+    word_of,
+)
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -292,10 +298,7 @@ class Loops(ValueAnalysis):
     def _told_to_step(self) -> frozenset[cst.Call]:
         """The helper calls that run backward and step (`loss_scaler(…, update_grad=…)`)."""
         return frozenset(
-            call
-            for call in self.tree.all(cst.Call)
-            for arg in call.args
-            if arg.keyword is not None and arg.keyword.value in _TELLING
+            call for call in self.tree.all(cst.Call) if named_arguments(call, *_TELLING)
         )
 
     def _finishes(self, node: LoopNode) -> bool:
@@ -410,7 +413,8 @@ class Loops(ValueAnalysis):
     def module_call(self, call: cst.Call) -> cst.BaseExpression | None:
         """Return the network that a call runs, None if it runs none."""
         func = call.func
-        if self.has_other_arrays(call) or _makes_tokens(call):
+        # A tokenizer is asked for tensors, whatever type it is declared to have.
+        if self.has_other_arrays(call) or named_arguments(call, "return_tensors"):
             return None
         if isinstance(func, cst.Attribute) and self._names_pass(func):
             if self.kinds.kind(func.value) is Kind.MODULE:
@@ -453,10 +457,3 @@ class Loops(ValueAnalysis):
         """Return whether a value is, or names, what a network gave."""
         calls = [value, *(each.value for each in self.scopes.reaching(value))]
         return any(isinstance(each, cst.Call) and self.module_call(each) for each in calls)
-
-
-def _makes_tokens(call: cst.Call) -> bool:
-    """Return whether a call asks a tokenizer for tensors, whatever type it is declared to have."""
-    return any(
-        arg.keyword is not None and arg.keyword.value == "return_tensors" for arg in call.args
-    )

@@ -21,6 +21,11 @@ def receiver_of(node: cst.CSTNode | None, *methods: str) -> cst.BaseExpression |
     return node.func.value if not methods or node.func.attr.value in methods else None
 
 
+def named_arguments(call: cst.Call, *names: str) -> list[cst.BaseExpression]:
+    """Return the values of the arguments that a call spells by one of these names."""
+    return [arg.value for arg in call.args if arg.keyword and arg.keyword.value in names]
+
+
 def last_word(node: cst.CSTNode | None) -> str:
     """Return the last word of a name or an attribute: `f` of `f` and `a.f`, "" of others."""
     last = node.attr if type(node) is cst.Attribute else node

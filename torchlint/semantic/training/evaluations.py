@@ -15,7 +15,7 @@ from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import says_evaluation, says_training, words
-from torchlint.semantic.syntax.methods import last_word, method_of
+from torchlint.semantic.syntax.methods import last_word, method_of, named_arguments
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.unread import Unread
@@ -364,9 +364,5 @@ class Evaluations(LoopAnalysis):
         )
 
     def _asks_for_gradients(self, call: cst.Call) -> bool:
-        return any(
-            arg.keyword is not None
-            and arg.keyword.value in ("requires_grad", "create_graph", "retain_graph")
-            and last_word(arg.value) != "False"
-            for arg in call.args
-        )
+        told = named_arguments(call, "requires_grad", "create_graph", "retain_graph")
+        return any(last_word(each) != "False" for each in told)

@@ -13,7 +13,7 @@ from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import is_none, method_of
+from torchlint.semantic.syntax.methods import is_none, method_of, named_arguments
 from torchlint.semantic.training.freezing import Freeze, Freezing
 from torchlint.semantic.training.optimizers import Optimizers
 from torchlint.semantic.training.parameters import Parameters
@@ -297,11 +297,7 @@ class Networks(ValueAnalysis):
     def _find_holders(self) -> Iterator[_Holder]:
         for call in self._optimizers:
             given = [arg.value for arg in call.args if arg.keyword is None]
-            given += [
-                arg.value
-                for arg in call.args
-                if arg.keyword is not None and arg.keyword.value in ("params", "model")
-            ]
+            given += named_arguments(call, "params", "model")
             if (self.names.name(call.func) or "").startswith("torch.optim."):
                 given = given[:1]
             seen: set[int] = set()

@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.scope.scopes import dotted
+from torchlint.semantic.syntax.methods import named_arguments
 
 _PRETRAINED: Final = re.compile(
     r".*\.from_pretrained|torch\.(?:(?:hub|jit)\.)?load|clip\.load|open_clip\.create_model\w*"
@@ -31,10 +32,8 @@ class Parameters(Analysis):
         if _PRETRAINED.fullmatch(name):
             return True
         return _MODELS.fullmatch(name) is not None and any(
-            arg.keyword is not None
-            and arg.keyword.value in ("pretrained", "weights")
-            and self.tree.code(arg.value) not in ("False", "None")
-            for arg in root.args
+            self.tree.code(each) not in ("False", "None")
+            for each in named_arguments(root, "pretrained", "weights")
         )
 
     def are_seen(self, root: object) -> bool:

@@ -11,7 +11,7 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import is_none
-from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kind import SIZES_OF_DRAWS, Kind
 from torchlint.semantic.values.known import ValueAnalysis
 
 
@@ -50,10 +50,6 @@ _IMAGES: Final = frozenset(
     "cvtColor resize GaussianBlur warpAffine warpPerspective blur copyMakeBorder".split()
 )
 _GENERATORS: Final = frozenset({"numpy.random.default_rng", "numpy.random.RandomState"})
-_DRAWN: Final = frozenset(
-    "normal uniform random integers randint standard_normal choice binomial poisson beta "
-    "random_sample".split()
-)
 _FRAMES: Final = frozenset(
     "drop dropna fillna astype reset_index iloc loc sample head tail sort_values copy query".split()
 )
@@ -366,10 +362,9 @@ class Arrays(ValueAnalysis):
             return Array(len(plain), len(plain), "float64", fresh=True) if plain else None
         if word == "permutation":
             return Array(least=1, fresh=True)
-        if word not in _DRAWN:
+        if word not in SIZES_OF_DRAWS:
             return None
-        position = 0 if word in ("random", "standard_normal", "random_sample") else 2
-        size = self.values.argument_node(node, "size", 1 if word == "choice" else position)
+        size = self.values.argument_node(node, "size", SIZES_OF_DRAWS[word])
         if size is None or is_none(size.value):
             return None
         rank = self._rank_of_shape(size.value)

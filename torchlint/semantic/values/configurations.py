@@ -12,7 +12,7 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.syntax.methods import is_none
+from torchlint.semantic.syntax.methods import is_none, named_arguments
 from torchlint.semantic.values.argumentfiles import ArgumentFiles
 
 _MAIN: Final = "hydra.main"
@@ -149,7 +149,7 @@ class Configurations(Analysis):
         return given if alone else None
 
     def _option(self, main: cst.Call, name: str) -> str:
-        given = [each.value for each in main.args if each.keyword and each.keyword.value == name]
+        given = named_arguments(main, name)
         literal = self._literal_of(given[0]) if given else None
         return literal.removesuffix(".yaml") if isinstance(literal, str) else ""
 

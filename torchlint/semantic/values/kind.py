@@ -11,7 +11,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import index_of
+from torchlint.semantic.syntax.methods import index_of, named_arguments
 
 PASSED_ON: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
@@ -137,12 +137,12 @@ _OPTIMIZER: Final = re.compile(
 _SCHEDULER: Final = re.compile(
     r"torch\.optim\.lr_scheduler\.[A-Z]\w*|transformers\.get_\w*schedule\w*"
 )
-_ARGUMENTS_OF_DRAWS: Final = {
-    **dict.fromkeys("rand randn random random_sample ranf standard_normal".split(), 0),
-    **dict.fromkeys("choice poisson exponential".split(), 1),
-    **dict.fromkeys("randint uniform normal beta binomial gamma".split(), 2),
+SIZES_OF_DRAWS: Final = {
+    **dict.fromkeys("rand randn random random_sample standard_normal".split(), 0),
+    **dict.fromkeys("choice poisson".split(), 1),
+    **dict.fromkeys("randint integers uniform normal beta binomial".split(), 2),
 }
-"""The functions that draw one number or many, with the arguments in front of `size`."""
+"""The functions that draw one random number or many: how many arguments come before the size."""
 _NUMPY_NUMBERS: Final = frozenset("int float bool int32 int64 float32 float64".split())
 _NOT_ARRAYS: Final = frozenset(
     "save savez savez_compressed savetxt seterr set_printoptions load isscalar ndim size "
@@ -306,22 +306,12 @@ def _called_torch(name: str) -> Kind:
 
 
 def draws_number(name: str, call: cst.Call) -> bool:
-    """Return whether a function of `numpy.random` draws one number: nothing gives it a size."""
+    """Return whether a function of `numpy.random` draws from numbers and gets no size."""
     head, _, last = name.rpartition(".")
-    most = _ARGUMENTS_OF_DRAWS.get(last) if head == "numpy.random" else None
-    sized = any(arg.star or (arg.keyword and arg.keyword.value == "size") for arg in call.args)
-    return most is not None and not sized and len(call.args) <= most
-
-
-def drawn_kind(name: str, given: Sequence[Kind]) -> Kind:
-    """Return what a function of `numpy.random` draws with arguments of some kinds and no size.
-
-    From arrays it draws arrays, but `choice` one of their items.
-    """
-    unclear = [each for each in given if each is not Kind.NUMBER]
-    if not unclear or (name.endswith(".randint") and set(unclear) == {Kind.UNKNOWN}):
-        return Kind.NUMBER
-    return Kind.UNKNOWN if name.endswith(".choice") else called(name)
+    if head != "numpy.random" or last not in SIZES_OF_DRAWS:
+        return False
+    sized = named_arguments(call, "size") or any(arg.star for arg in call.args)
+    return not sized and len(call.args) <= SIZES_OF_DRAWS[last]
 
 
 def _called_numpy(name: str) -> Kind:

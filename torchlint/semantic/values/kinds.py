@@ -33,7 +33,6 @@ from torchlint.semantic.values.kind import (
     combined,
     conventional,
     derived,
-    drawn_kind,
     draws_number,
     gives_pair,
     joined,
@@ -304,7 +303,8 @@ class Kinds(Analysis):
         if name in ("builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip"):
             return _UNKNOWN
         if draws_number(name, node):
-            return drawn_kind(name, [self.kind(arg.value) for arg in node.args])
+            known = all(self.kind(arg.value) is _NUMBER for arg in node.args)
+            return _NUMBER if known else _UNKNOWN
         if name.startswith("einops.") and node.args:
             return self.kind(node.args[0].value)
         if name in PASSED_ON and node.args:

@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding
 from torchlint.semantic.scope.vocabulary import Vocabulary
-from torchlint.semantic.syntax.methods import method_of
+from torchlint.semantic.syntax.methods import method_of, named_arguments
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.options import Options
@@ -106,7 +106,7 @@ class Precision(ValueAnalysis):
         """Return whether a call only declares an option, or is told to do nothing."""
         if method_of(call) == "add_argument":
             return True
-        enabled = [arg.value for arg in call.args if arg.keyword and arg.keyword.value == "enabled"]
+        enabled = named_arguments(call, "enabled")
         return bool(enabled) and self._is_off(enabled[0])
 
     @memoized(False)
