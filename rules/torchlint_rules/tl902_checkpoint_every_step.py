@@ -38,24 +38,11 @@ _Interval = tuple[cst.CSTNode, str, int, tuple[Note, ...]]
 class CheckpointEveryStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every checkpoint that each step writes unconditionally."""
-        for call in _writes(script):
-            what = _checkpoint(script, call)
-            if what and _each_step(script, call, CALLERS):
-                message = (
-                    f"every training step writes {what} to disk and waits for it; write it once an "
-                    "epoch or every so many steps"
-                )
+        for call, done in (*_written(script), *_copied(script)):
+            if _each_step(script, call, CALLERS):
+                message = f"every training step {done}"
                 notes = script.loops.repetition.notes_on_callers(call)
                 yield Finding(self.code, script.span(call), message, None, notes)
-        for site in script.calls.of("copy.deepcopy"):
-            copied = _copied(script, site.node)
-            if copied and _each_step(script, site.node, CALLERS):
-                message = (
-                    f"every training step copies {copied}, tensor by tensor: copy it when it is "
-                    "to be kept"
-                )
-                notes = script.loops.repetition.notes_on_callers(site.node)
-                yield Finding(self.code, script.span(site.node), message, None, notes)
         for place, option, steps, notes in (*_arguments(script), *_callbacks(script)):
             told = "every step" if steps == 1 else f"every {steps} steps"
             message = (
@@ -66,13 +53,21 @@ class CheckpointEveryStep(Rule):
             yield Finding(self.code, script.span(place), message, None, notes)
 
 
-def _copied(script: Script, call: cst.Call) -> str:
-    """Return the user's name for the state of a network that a call copies, empty for others."""
-    given = call.args[0].value if len(call.args) == 1 else None
-    network = receiver_of(given, "state_dict")
-    if network is None or script.kind(network) is not Kind.MODULE:
-        return ""
-    return f"the state of `{script.code(network)}`"
+def _written(script: Script) -> Iterator[tuple[cst.Call, str]]:
+    """Yield the calls that write a checkpoint, and what a message says of each."""
+    for call in _writes(script):
+        if what := _checkpoint(script, call):
+            cure = "write it once an epoch or every so many steps"
+            yield call, f"writes {what} to disk and waits for it; {cure}"
+
+
+def _copied(script: Script) -> Iterator[tuple[cst.Call, str]]:
+    """Yield the calls that copy the state of a network, and what a message says of each."""
+    for call in (site.node for site in script.calls.of("copy.deepcopy")):
+        network = receiver_of(call.args[0].value, "state_dict") if len(call.args) == 1 else None
+        if network is not None and script.kind(network) is Kind.MODULE:
+            state = f"the state of `{script.code(network)}`"
+            yield call, f"copies {state}, tensor by tensor: copy it when it is to be kept"
 
 
 def _arguments(script: Script) -> Iterator[_Interval]:
@@ -120,11 +115,10 @@ def _writes(script: Script) -> Iterator[cst.Call]:
 
 def _taker(script: Script, state: cst.Call) -> cst.Call | None:
     """Return the call that gets a state dict, in a dictionary or directly."""
-    at = script.tree.parent(state)
-    while isinstance(at, (cst.DictElement, cst.Dict)):
-        at = script.tree.parent(at)
-    outer = script.tree.parent(at) if isinstance(at, cst.Arg) else None
-    return outer if isinstance(outer, cst.Call) else None
+    at: cst.CSTNode = state
+    while isinstance(outer := script.tree.parent(at), (cst.DictElement, cst.Dict)):
+        at = outer
+    return script.tree.taker(at)
 
 
 def _checkpoint(script: Script, call: cst.Call) -> str:

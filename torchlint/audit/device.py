@@ -18,6 +18,7 @@ from torchlint.audit.technique import (
 )
 from torchlint.semantic.loops.frequency import Frequency
 from torchlint.semantic.loops.loops import Role
+from torchlint.semantic.syntax.methods import named_arguments
 
 _FACTORY: Final = re.compile(
     r"torch\.(?:zeros|ones|full|arange|eye|empty|linspace|rand|randn|tensor)"
@@ -57,9 +58,7 @@ def _kept_in_evaluation(survey: Survey) -> Answer | None:
 
 def _made_there(survey: Survey) -> Answer | None:
     for name, call in survey.named_calls:
-        if name.startswith("torch.") and any(
-            arg.keyword is not None and arg.keyword.value == "device" for arg in call.args
-        ):
+        if name.startswith("torch.") and named_arguments(call, "device"):
             last = name.rpartition(".")[2]
             if name == f"torch.{last}" and last not in ("load", "Generator", "autocast"):
                 return used(survey, call)

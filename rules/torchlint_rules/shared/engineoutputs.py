@@ -52,10 +52,9 @@ def _reads_outputs(script: Script) -> bool:
     if any(True for _ in script.calls.of(*_AVERAGES)):
         return True
     return any(
-        isinstance(script.tree.parent(each), cst.Arg)
-        and script.name(each) == _EACH_TIME
-        and _is_read(script, each)
+        script.name(each) == _EACH_TIME and _is_read(script, call)
         for each in script.functions.attributes("ITERATION_COMPLETED")
+        if (call := script.tree.taker(each)) is not None
     )
 
 
@@ -79,28 +78,21 @@ def _evaluates(script: Script, engine: cst.Call) -> bool:
     )
 
 
-def _is_read(script: Script, event: cst.Attribute) -> bool:
-    """Return whether the handler of an event may read the output of the engine each time."""
-    arg = script.tree.parent(event)
-    call = script.tree.parent(arg)
-    handlers: list[cst.CSTNode | None] = []
-    if isinstance(call, cst.Call):
-        if _is_of_evaluator(script, call):
+def _is_read(script: Script, call: cst.Call) -> bool:
+    """Return whether a call may have the output of an engine read after each of its batches."""
+    if _is_of_evaluator(script, call):
+        return False
+    handler: cst.CSTNode | None = None
+    if method_of(call) == "on":
+        mark = script.tree.parent(call)
+        handler = script.tree.parent(mark) if isinstance(mark, cst.Decorator) else None
+    elif method_of(call) == "add_event_handler":
+        given = script.calls.at(call).given("handler")
+        handler = script.functions.definition(given.value) if given is not None else None
+        if given is not None and handler is None:
             return False
-        if method_of(call) == "on":
-            mark = script.tree.parent(call)
-            handlers = [script.tree.parent(mark)] if isinstance(mark, cst.Decorator) else []
-        elif method_of(call) == "add_event_handler":
-            given = script.calls.at(call).given("handler")
-            handlers = [script.functions.definition(given.value)] if given is not None else []
-            if handlers == [None]:
-                return False
-    return not handlers or any(
-        not isinstance(handler, cst.FunctionDef)
-        or any(
-            node.attr.value in _OUTPUTS
-            and script.loops.frequency(node, handler) is Frequency.EVERY_PASS
-            for node in script.tree.within(handler.body, cst.Attribute)
-        )
-        for handler in handlers
+    return not isinstance(handler, cst.FunctionDef) or any(
+        node.attr.value in _OUTPUTS
+        and script.loops.frequency(node, handler) is Frequency.EVERY_PASS
+        for node in script.tree.within(handler.body, cst.Attribute)
     )

@@ -21,14 +21,17 @@ _TITLE: Final = "Run the forward pass and the loss under bfloat16 autocast"
 class FullPrecisionTraining(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag the forward pass of every step that runs in float32."""
-        for trainer in trainers_in_float32(script):
-            around, made = script.around(trainer.call), trainer.call.func
-            if not script.program.purpose.is_test(made) and not keeps_to_float32(around):
+        for trainer, option, doubt in trainers_in_float32(script):
+            around = script.around(trainer)
+            if not script.program.purpose.is_test(trainer) and not keeps_to_float32(around):
                 message = (
-                    f"`{script.code(made)}` trains in float32{trainer.unless}; pass "
-                    f"`{trainer.option}` to use tensor cores"
+                    f"`{script.code(trainer.func)}` trains in float32; pass `{option}` to use "
+                    "tensor cores"
                 )
-                yield Finding(self.code, script.span(made), message, trainer.fix(script))
+                edits = script.edits.with_keyword(trainer, *option.split("="))
+                because = f"products are rounded to fewer bits; {doubt}"
+                fix = Fix.unsafe(f"Pass `{option}`", edits, because=because)
+                yield Finding(self.code, script.span(trainer.func), message, fix)
         if not may_be_cuda(script):
             return
         for step in script.loops.steps.all:

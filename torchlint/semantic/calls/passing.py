@@ -13,6 +13,7 @@ from torchlint.semantic.calls.part import Part
 from torchlint.semantic.calls.runners import Runners
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.syntax.methods import named_arguments
 
 _DATACLASSES: Final = frozenset(
     "dataclasses.dataclass attr.s attr.attrs attr.dataclass attr.define attr.frozen "
@@ -92,9 +93,8 @@ class Passing(Part):
         self, call: cst.Call, function: cst.FunctionDef, name: str
     ) -> cst.BaseExpression | None:
         """Return the expression that a call passes for a parameter, None if it passes none."""
-        for arg in call.args:
-            if arg.keyword is not None and arg.keyword.value == name:
-                return arg.value
+        if spelled := named_arguments(call, name):
+            return spelled[0]
         place = self._places(function).get(name)
         if place is None:
             return None
@@ -197,7 +197,7 @@ class Passing(Part):
         return (
             isinstance(value, cst.Call)
             and self.names.name(value.func) in _FIELDS
-            and not any(arg.keyword and arg.keyword.value in _DEFAULTS for arg in value.args)
+            and not named_arguments(value, *_DEFAULTS)
         )
 
     def _given_to_field(self, field: Binding, owner: cst.ClassDef) -> Iterator[cst.BaseExpression]:
@@ -220,6 +220,4 @@ class Passing(Part):
             plain = [arg for arg in call.args if arg.keyword is None]
             if index < len(plain) and not any(arg.star for arg in plain):
                 yield plain[index].value
-            for arg in call.args:
-                if arg.keyword is not None and arg.keyword.value == field.name:
-                    yield arg.value
+            yield from named_arguments(call, field.name)

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.calls.part import Part
-from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.methods import named_arguments, word_of
 
 _SPAWN: Final = ("torch.multiprocessing", "torch_xla.distributed.xla_multiprocessing")
 
@@ -84,11 +84,7 @@ class Runners(Part):
         if runner.arguments is None:
             return behind
         given = [each.value for each in behind[:1]]
-        given += [
-            each.value
-            for each in call.args
-            if each.keyword is not None and each.keyword.value == runner.arguments
-        ]
+        given += named_arguments(call, runner.arguments or "")
         held = [
             self.scopes.only(each).assigned if type(each) is cst.Name else each for each in given
         ]
@@ -97,9 +93,8 @@ class Runners(Part):
 
 def _function(call: cst.Call, runner: _Runner) -> cst.BaseExpression | None:
     """Return the function that a call hands over."""
-    for arg in call.args:
-        if arg.keyword is not None and arg.keyword.value == runner.function:
-            return arg.value
+    if spelled := named_arguments(call, runner.function):
+        return spelled[0]
     plain = _plain(call)
     return plain[runner.place].value if runner.place < len(plain) else None
 

@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.target import Target
-from torchlint.semantic.syntax.methods import last_word
+from torchlint.semantic.syntax.methods import last_word, named_arguments
 from torchlint.semantic.values.devices import template
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -192,10 +192,9 @@ class Moves(ValueAnalysis):
                 if move is not None:
                     yield move.device, move.method == "cuda"
                     continue
-                for arg in call.args:
-                    named = arg.keyword is not None and arg.keyword.value == "device"
-                    if named and not self._is_of_tensor(arg.value):
-                        yield arg.value, False
+                for told in named_arguments(call, "device"):
+                    if not self._is_of_tensor(told):
+                        yield told, False
 
     def _is_of_tensor(self, node: cst.BaseExpression) -> bool:
         """Return whether a device is that of an existing tensor (`device=x.device`)."""

@@ -14,7 +14,7 @@ from torchlint.semantic.scope.libraries import is_library
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import index_of, last_word, method_of
+from torchlint.semantic.syntax.methods import index_of, last_word, method_of, named_arguments
 
 _OUTPUTS: Final = "return_outputs"
 _PLAIN: Final = 2
@@ -100,11 +100,10 @@ class Losses(Analysis):
         if method_of(call) == "prediction_step":
             return False
         plain = [arg for arg in call.args if arg.keyword is None]
-        asked = [a for a in call.args if a.keyword is not None and a.keyword.value == _OUTPUTS]
-        asked += plain[_PLAIN:]
+        asked = [*named_arguments(call, _OUTPUTS), *(arg.value for arg in plain[_PLAIN:])]
         if method_of(call) != "compute_loss" or not asked:
             return True
-        return {"True": False, "False": True}.get(self.tree.code(asked[0].value))
+        return {"True": False, "False": True}.get(self.tree.code(asked[0]))
 
     def in_container(self, node: cst.BaseExpression) -> bool:
         """Return whether members of a container, or of its `items()`, go backward in a sum."""
