@@ -188,10 +188,10 @@ def compare(case: Case) -> Iterator[tuple[str, str]]:
             def start(variant: Variant, mode: Mode, shift: int) -> Trace:
                 return runner.run(variant, mode, shift=shift)
 
+            runner.serve()
             first = runner.run(ORIGINAL, "numbers")
             if first.failure is not None:
                 sys.exit(f"{model.name}: {first.failure.message}")
-            runner.serve(first)
             parity = Parity(start, first, lambda runs: True)
             for kind, (safety, (before, after)) in fixes.items():
                 assert before in text, (model.name, kind)

@@ -152,7 +152,7 @@ class _Hidden(Loader):
     """A finder of a package that this process has imported, but the script has not.
 
     It is its own loader: the script's first import of the package shows it again, with all of
-    its modules, and calls back whoever waits for one of them.
+    its modules, and makes the calls that wait for one of them.
     """
 
     def __init__(self, name: str) -> None:
