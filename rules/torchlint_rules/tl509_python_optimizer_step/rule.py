@@ -279,4 +279,9 @@ def _penalises(script: Script, line: cst.Assign | cst.AugAssign) -> bool:
         return False
     if script.kind(target) in (Kind.NDARRAY, Kind.STRING) or ".grad" in script.code(line.value):
         return False
+    if any(
+        isinstance(each.operator, cst.Subtract)
+        for each in script.tree.within(line.value, cst.BinaryOperation)
+    ):
+        return False  # a distance, which weights do not decay by
     return script.values.losses.feeds(target) and can_decay(script, line)
