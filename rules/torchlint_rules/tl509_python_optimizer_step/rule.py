@@ -8,7 +8,19 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Act, Finding, Fix, How, Kind, Role, Rule, Script, method_of, receiver_of
+from torchlint.api import (
+    Act,
+    Finding,
+    Fix,
+    How,
+    Impact,
+    Kind,
+    Role,
+    Rule,
+    Script,
+    method_of,
+    receiver_of,
+)
 from torchlint_rules.tl509_python_optimizer_step.movingaverages import (
     Average,
     average_of,
@@ -49,7 +61,7 @@ class PythonOptimizerStep(Rule):
                 if average is not None:
                     yield self._average(script, average, loop)
                 elif _is_update(script, loop, line) and _replaces_optimizer(script, loop):
-                    yield self._update(script, line)
+                    yield self._update(script, loop, line)
                 elif _is_penalty(script, loop, line):
                     yield self._penalty(script, line)
         for site in script.calls.of("builtins.sum"):
@@ -119,12 +131,14 @@ class PythonOptimizerStep(Rule):
                 fix = Fix.unsafe(title, edits, because=_APART)
         return Finding(self.code, script.span(average.node), message, fix)
 
-    def _update(self, script: Script, line: cst.BaseSmallStatement) -> Finding:
+    def _update(self, script: Script, loop: cst.For, line: cst.BaseSmallStatement) -> Finding:
         message = (
             "parameters are updated one by one from Python: `torch.optim.SGD` steps with all of "
             "them in a few kernels"
         )
-        return Finding(self.code, script.span(line), message)
+        named = script.values.value_of(loop.iter).node  # one by one, so there are a few
+        impact: Impact | None = "low" if isinstance(named, (cst.List, cst.Tuple)) else None
+        return Finding(self.code, script.span(line), message, impact=impact)
 
     def _penalty(self, script: Script, line: cst.BaseSmallStatement) -> Finding:
         message = (
