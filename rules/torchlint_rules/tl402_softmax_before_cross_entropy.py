@@ -89,7 +89,7 @@ class SoftmaxBeforeCrossEntropy(Rule):
             found = _ends(script, loss.given, (), ASSIGNED)
             for each in found:
                 template = _TAKES.get((loss.kind, each.kind))
-                if template is None or id(each.node) in seen:
+                if template is None or id(each.node) in seen or _is_of_numbers(script, each.node):
                     continue
                 seen.add(id(each.node))
                 yield self._finding(script, loss, each, template)
@@ -115,6 +115,19 @@ class SoftmaxBeforeCrossEntropy(Rule):
         mild = off or (inside and _is_generative(script, loss))
         impact: Impact | None = "low" if mild else None
         return Finding(self.code, script.span(activation.node), message, fix, notes, impact)
+
+
+def _is_of_numbers(script: Script, activation: cst.Call) -> bool:
+    """Return whether an activation gets numbers that are written out, as a lesson does."""
+    made = [
+        each for arg in activation.args[:1] for each in script.values.origins.of(arg.value).known
+    ]
+    return bool(made) and all(
+        isinstance(each, cst.Call)
+        and script.name(each.func) == "torch.tensor"
+        and any(isinstance(arg.value, cst.List) for arg in each.args[:1])
+        for each in made
+    )
 
 
 def _losses(script: Script) -> Iterator[Loss]:

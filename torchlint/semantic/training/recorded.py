@@ -28,7 +28,8 @@ class Recorded(LoopAnalysis):
             bindings = self.scopes.reaching(node)
             return bool(bindings) and all(self._is_assigned(each) for each in bindings)
         if isinstance(node, cst.Call):
-            return self.gradients.grad(node) is not Grad.OFF and self._of_call(node)
+            off = self.gradients.grad(node) is Grad.OFF or self._is_volatile(node)
+            return not off and self._of_call(node)
         if isinstance(node, cst.BinaryOperation):
             return self.of(node.left) or self.of(node.right)
         if isinstance(node, cst.UnaryOperation):
@@ -42,6 +43,11 @@ class Recorded(LoopAnalysis):
         if binding.value is None or binding.how not in (How.ASSIGN, How.UNPACKED, How.AUGMENTED):
             return False
         return self.of(binding.value)
+
+    def _is_volatile(self, node: cst.CSTNode) -> bool:
+        """Return whether the function around a node says that nothing goes backward, as of old."""
+        given = (arg.keyword for arg in self.tree.within(self.scopes.home(node), cst.Arg))
+        return any(each is not None and each.value == "volatile" for each in given)
 
     def _of_call(self, call: cst.Call) -> bool:
         if self.loops.module_call(call) is not None or self.kinds.kind(call) is Kind.LOSS:

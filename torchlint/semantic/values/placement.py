@@ -248,7 +248,7 @@ class Placement(ValueAnalysis):
         return self.on_host(value) or (bool(made) and all(map(self.on_host, made)))
 
     def _is_being_made(self, attribute: cst.Attribute) -> bool:
-        """Return whether a line is of the constructor of a network, which moves after it is made."""
+        """Return whether a line stands in a constructor: networks move after they are made."""
         function = self.scopes.function(attribute)
         return function is not None and function.name.value == "__init__"
 
