@@ -138,10 +138,9 @@ def _is_decided(script: Script, call: cst.Call) -> bool:
 def _is_rare(script: Script, part: Part, call: cst.Call) -> bool:
     """Return whether a part is read from its loader, or moved, only now and then."""
     place = part.place
-    if isinstance(place, cst.Call):
-        around = next(script.loops.around(place), None)
-        if around is None or around.role is Role.EPOCH:
-            return script.loops.frequency(call) is not Frequency.EVERY_PASS
+    around = next(script.loops.around(place), None)
+    if isinstance(place, cst.Call) and (around is None or around.role is Role.EPOCH):
+        return script.loops.frequency(call) is not Frequency.EVERY_PASS
     if isinstance(place, cst.For) and any(loop.node is place for loop in script.loops.around(call)):
         return script.loops.frequency(call, within=place) is Frequency.RARE
     return script.loops.frequency(call) is Frequency.RARE

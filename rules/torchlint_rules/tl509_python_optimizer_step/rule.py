@@ -8,19 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import (
-    Act,
-    Finding,
-    Fix,
-    How,
-    Impact,
-    Kind,
-    Role,
-    Rule,
-    Script,
-    method_of,
-    receiver_of,
-)
+from torchlint.api import Act, Finding, Fix, How, Kind, Role, Rule, Script, method_of, receiver_of
 from torchlint_rules.tl509_python_optimizer_step.movingaverages import (
     Average,
     average_of,
@@ -136,9 +124,8 @@ class PythonOptimizerStep(Rule):
             "parameters are updated one by one from Python: `torch.optim.SGD` steps with all of "
             "them in a few kernels"
         )
-        named = script.values.value_of(loop.iter).node  # one by one, so there are a few
-        impact: Impact | None = "low" if isinstance(named, (cst.List, cst.Tuple)) else None
-        return Finding(self.code, script.span(line), message, impact=impact)
+        few = isinstance(script.values.value_of(loop.iter).node, (cst.List, cst.Tuple))
+        return Finding(self.code, script.span(line), message, impact="low" if few else None)
 
     def _penalty(self, script: Script, line: cst.BaseSmallStatement) -> Finding:
         message = (
@@ -293,9 +280,7 @@ def _penalises(script: Script, line: cst.Assign | cst.AugAssign) -> bool:
         return False
     if script.kind(target) in (Kind.NDARRAY, Kind.STRING) or ".grad" in script.code(line.value):
         return False
-    if any(
-        isinstance(each.operator, cst.Subtract)
-        for each in script.tree.within(line.value, cst.BinaryOperation)
-    ):
-        return False  # a distance, which weights do not decay by
+    combined = script.tree.within(line.value, cst.BinaryOperation)
+    if any(isinstance(each.operator, cst.Subtract) for each in combined):
+        return False  # a distance to other weights
     return script.values.losses.feeds(target) and can_decay(script, line)

@@ -430,7 +430,7 @@ class Frequencies(LoopAnalysis):
         return wanted and self._mentions_rarity(test)
 
     def _are_targets(self, node: cst.BaseExpression) -> bool:
-        """Return whether a parameter is what its function computes a loss from: training gives it."""
+        """Return whether a function computes a loss from its parameter: training passes it."""
         function = self.scopes.function(node)
         if not isinstance(node, cst.Name) or function is None:
             return False

@@ -28,8 +28,7 @@ class Recorded(LoopAnalysis):
             bindings = self.scopes.reaching(node)
             return bool(bindings) and all(self._is_assigned(each) for each in bindings)
         if isinstance(node, cst.Call):
-            off = self.gradients.grad(node) is Grad.OFF or self._is_volatile(node)
-            return not off and self._of_call(node)
+            return not self._is_off(node) and self._of_call(node)
         if isinstance(node, cst.BinaryOperation):
             return self.of(node.left) or self.of(node.right)
         if isinstance(node, cst.UnaryOperation):
@@ -44,10 +43,11 @@ class Recorded(LoopAnalysis):
             return False
         return self.of(binding.value)
 
-    def _is_volatile(self, node: cst.CSTNode) -> bool:
-        """Return whether the function around a node says that nothing goes backward, as of old."""
+    def _is_off(self, node: cst.CSTNode) -> bool:
+        """Return whether gradients are off at a node, or `volatile` says so, as of old."""
         given = (arg.keyword for arg in self.tree.within(self.scopes.home(node), cst.Arg))
-        return any(each is not None and each.value == "volatile" for each in given)
+        volatile = any(each is not None and each.value == "volatile" for each in given)
+        return volatile or self.gradients.grad(node) is Grad.OFF
 
     def _of_call(self, call: cst.Call) -> bool:
         if self.loops.module_call(call) is not None or self.kinds.kind(call) is Kind.LOSS:
