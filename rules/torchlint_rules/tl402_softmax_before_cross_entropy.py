@@ -118,16 +118,10 @@ class SoftmaxBeforeCrossEntropy(Rule):
 
 
 def _is_of_numbers(script: Script, activation: cst.Call) -> bool:
-    """Return whether an activation gets numbers that are written out, as a lesson does."""
-    made = [
-        each for arg in activation.args[:1] for each in script.values.origins.of(arg.value).known
-    ]
-    return bool(made) and all(
-        isinstance(each, cst.Call)
-        and script.name(each.func) == "torch.tensor"
-        and any(isinstance(arg.value, cst.List) for arg in each.args[:1])
-        for each in made
-    )
+    """Return whether an activation gets numbers that are written out, as in a lesson."""
+    made = script.values.value_of(activation.args[0].value).node if activation.args else None
+    listed = isinstance(made, cst.Call) and script.name(made.func) == "torch.tensor"
+    return listed and isinstance(cst.ensure_type(made, cst.Call).args[0].value, cst.List)
 
 
 def _losses(script: Script) -> Iterator[Loss]:
@@ -137,13 +131,9 @@ def _losses(script: Script) -> Iterator[Loss]:
     for call in script.tree.all(cst.Call) if made else named:
         kind = _loss(script, call)
         given = script.calls.at(call).given("input", 0) if kind else None
-        if given is not None and not _picks(script, call, kind):
+        picks = kind == "nll" and script.calls.at(call).argument("reduction").equals("none")
+        if given is not None and not picks:
             yield Loss(kind, call, given.value)
-
-
-def _picks(script: Script, call: cst.Call, kind: str) -> bool:
-    """Return whether `nll_loss` only selects one number of each row."""
-    return kind == "nll" and script.calls.at(call).argument("reduction").equals("none")
 
 
 def _loss(script: Script, call: cst.Call) -> str:

@@ -54,7 +54,7 @@ class EvaluationWithGradients(Rule):
                 f"{_subject(evaluation)} runs {quoted(names)} with gradients on: autograd keeps "
                 f"every activation for a backward pass that never comes; use `torch.no_grad()`"
             )
-            if any(_is_volatile(call) for call in script.tree.within(region, cst.Call)):
+            if script.values.gradients.is_volatile(region):
                 message += " (`volatile=True` has done nothing since torch 0.4)"
             fix = evaluation_fix(script, evaluation, use)
             yield Finding(self.code, place_of(script, evaluation), message, fix)
@@ -158,7 +158,3 @@ def _subject(evaluation: Evaluation) -> str:
     if evaluation.function is not None and evaluation.function.name.value not in ENTRIES:
         return f"`{evaluation.function.name.value}`"
     return "this evaluation"
-
-
-def _is_volatile(call: cst.Call) -> bool:
-    return any(arg.keyword is not None and arg.keyword.value == "volatile" for arg in call.args)

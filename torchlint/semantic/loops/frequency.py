@@ -432,14 +432,12 @@ class Frequencies(LoopAnalysis):
     def _are_targets(self, node: cst.BaseExpression) -> bool:
         """Return whether a function computes a loss from its parameter: training passes it."""
         function = self.scopes.function(node)
-        if not isinstance(node, cst.Name) or function is None:
+        if function is None or not isinstance(node, cst.Name):
             return False
-        return any(each.parameter is not None for each in self.scopes.reaching(node)) and any(
-            node.value == name.value
+        return any(each.parameter for each in self.scopes.reaching(node)) and any(
+            self.kinds.kind(call) is Kind.LOSS
+            and any(name.value == node.value for name in self.tree.within(call, cst.Name))
             for call in self.functions.own(function, cst.Call)
-            if self.kinds.kind(call) is Kind.LOSS
-            for arg in call.args
-            for name in self.tree.within(arg, cst.Name)
         )
 
     def _asks_for_end(self, test: cst.BaseExpression) -> bool:

@@ -28,7 +28,9 @@ class Recorded(LoopAnalysis):
             bindings = self.scopes.reaching(node)
             return bool(bindings) and all(self._is_assigned(each) for each in bindings)
         if isinstance(node, cst.Call):
-            return not self._is_off(node) and self._of_call(node)
+            volatile = self.gradients.is_volatile(self.scopes.home(node))
+            off = volatile or self.gradients.grad(node) is Grad.OFF
+            return not off and self._of_call(node)
         if isinstance(node, cst.BinaryOperation):
             return self.of(node.left) or self.of(node.right)
         if isinstance(node, cst.UnaryOperation):
@@ -42,12 +44,6 @@ class Recorded(LoopAnalysis):
         if binding.value is None or binding.how not in (How.ASSIGN, How.UNPACKED, How.AUGMENTED):
             return False
         return self.of(binding.value)
-
-    def _is_off(self, node: cst.CSTNode) -> bool:
-        """Return whether gradients are off at a node, or `volatile` says so, as of old."""
-        given = (arg.keyword for arg in self.tree.within(self.scopes.home(node), cst.Arg))
-        volatile = any(each is not None and each.value == "volatile" for each in given)
-        return volatile or self.gradients.grad(node) is Grad.OFF
 
     def _of_call(self, call: cst.Call) -> bool:
         if self.loops.module_call(call) is not None or self.kinds.kind(call) is Kind.LOSS:
