@@ -430,15 +430,18 @@ class Frequencies(LoopAnalysis):
         return wanted and self._mentions_rarity(test)
 
     def _are_targets(self, node: cst.BaseExpression) -> bool:
-        """Return whether a function computes a loss from its parameter: training passes it."""
+        """Return whether a parameter has the targets of a loss, which each training step passes."""
         function = self.scopes.function(node)
         if function is None or not isinstance(node, cst.Name):
             return False
-        return any(each.parameter for each in self.scopes.reaching(node)) and any(
-            self.kinds.kind(call) is Kind.LOSS
-            and any(name.value == node.value for name in self.tree.within(call, cst.Name))
+        targets = (
+            self.values.argument_node(call, "target", 1)
             for call in self.functions.own(function, cst.Call)
+            if self.kinds.kind(call) is Kind.LOSS
         )
+        names = (name for arg in targets if arg for name in self.tree.within(arg, cst.Name))
+        asked = any(each.parameter for each in self.scopes.reaching(node))
+        return asked and any(name.value == node.value for name in names)
 
     def _asks_for_end(self, test: cst.BaseExpression) -> bool:
         """Return whether a test, beside a rare one, asks if a counter has reached a bound."""
