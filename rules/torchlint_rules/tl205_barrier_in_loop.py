@@ -130,6 +130,9 @@ def _is_meant(script: Script, site: CallSite) -> bool:
     if barrier in (_EMPTIES, _COLLECTS):
         return script.loops.generation.is_beside(script.span(site.node))
     calls = list(script.tree.within(home, cst.Call))
+    if loop is not None:
+        after = (two[1] for two in pairwise(script.tree.beside(loop.node)) if two[0] is loop.node)
+        calls += [call for line in after for call in script.tree.within(line, cst.Call)]
     if barrier is _RESETS:
         return any("max_memory" in script.code(call.func) for call in calls)
     return (

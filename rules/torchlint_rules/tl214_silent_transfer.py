@@ -229,6 +229,9 @@ def _entries(script: Script) -> Iterator[_Transfer]:
             continue
         if isinstance(line.value, cst.Call) and script.program.moves.move(line.value) is not None:
             continue  # a tensor of a list
+        around = next(script.loops.around(line), None)
+        if around is not None and script.loops.environments.are_stepped_in(around.node):
+            continue  # each pass waits for the action
         single = all(isinstance(each.slice, cst.Index) for each in target.slice)
         if single and script.values.placement.may_be_on_device(line.value):
             name = script.tree.brief(target.value)

@@ -89,7 +89,7 @@ class SoftmaxBeforeCrossEntropy(Rule):
             found = _ends(script, loss.given, (), ASSIGNED)
             for each in found:
                 template = _TAKES.get((loss.kind, each.kind))
-                if template is None or id(each.node) in seen:
+                if template is None or id(each.node) in seen or _is_of_numbers(script, each.node):
                     continue
                 seen.add(id(each.node))
                 yield self._finding(script, loss, each, template)
@@ -117,6 +117,13 @@ class SoftmaxBeforeCrossEntropy(Rule):
         return Finding(self.code, script.span(activation.node), message, fix, notes, impact)
 
 
+def _is_of_numbers(script: Script, activation: cst.Call) -> bool:
+    """Return whether an activation gets numbers that are written out, as in a lesson."""
+    made = script.values.value_of(activation.args[0].value).node if activation.args else None
+    listed = isinstance(made, cst.Call) and script.name(made.func) == "torch.tensor"
+    return listed and isinstance(cst.ensure_type(made, cst.Call).args[0].value, cst.List)
+
+
 def _losses(script: Script) -> Iterator[Loss]:
     """Yield the calls of losses that take logits or probabilities."""
     made = next(script.calls.of(*_CRITERIA), None) is not None
@@ -124,13 +131,9 @@ def _losses(script: Script) -> Iterator[Loss]:
     for call in script.tree.all(cst.Call) if made else named:
         kind = _loss(script, call)
         given = script.calls.at(call).given("input", 0) if kind else None
-        if given is not None and not _picks(script, call, kind):
+        picks = kind == "nll" and script.calls.at(call).argument("reduction").equals("none")
+        if given is not None and not picks:
             yield Loss(kind, call, given.value)
-
-
-def _picks(script: Script, call: cst.Call, kind: str) -> bool:
-    """Return whether `nll_loss` only selects one number of each row."""
-    return kind == "nll" and script.calls.at(call).argument("reduction").equals("none")
 
 
 def _loss(script: Script, call: cst.Call) -> str:

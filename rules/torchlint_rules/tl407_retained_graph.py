@@ -201,17 +201,13 @@ def _may_be_leaf(script: Script, value: cst.BaseExpression) -> bool:
     if any(map(script.functions.mentions, _ASKING)):
         return True
     made = script.functions.mentions(_PARAMETER)
-    if any(not _is_in_class(script, each) for each in made):
+    if any(script.scopes.class_of(each) is None for each in made):
         return True
     called = {call.func for call in script.tree.within(value, cst.Call)}
     return bool(made) and any(
         each not in called and script.name(each) is None
         for each in script.tree.within(value, cst.Attribute)
     )
-
-
-def _is_in_class(script: Script, node: cst.CSTNode) -> bool:
-    return any(isinstance(outer, cst.ClassDef) for outer in script.tree.ancestors(node))
 
 
 def _is_clean(script: Script, value: cst.BaseExpression) -> bool:

@@ -20,14 +20,15 @@ class DataAttribute(Rule):
         sites = [each for each in script.calls.of(VARIABLE) if each.node.args]
         calls = [each.node for each in sites if wraps(script, each.node)]
         calls = [call for call in calls if not _detaches(script, call)]
-        for volatile in (each for each in calls if _is_volatile(script, each)):
+        volatile = [each for each in calls if script.values.gradients.is_volatile(each)]
+        for call in volatile:
             message = "`volatile` has no effect since torch 0.4: use `torch.no_grad()`"
-            yield Finding(self.code, script.span(volatile), message)
+            yield Finding(self.code, script.span(call), message)
         fixes = _fixes(script, calls) if calls else {}
         groups: dict[Safety | None, list[cst.Call]] = {}
         for call in calls:
             fix = fixes.get(id(call))
-            if not _is_volatile(script, call):
+            if call not in volatile:
                 groups.setdefault(None if fix is None else fix.safety, []).append(call)
         for group in groups.values():
             yield self._useless(script, group, [fixes.get(id(each)) for each in group])
@@ -60,10 +61,6 @@ def _detaches(script: Script, call: cst.Call) -> bool:
     return script.values.gradients.grad(call) is not Grad.OFF and bool(
         script.modules.lineage.of(call.args[0].value).calls
     )
-
-
-def _is_volatile(script: Script, call: cst.Call) -> bool:
-    return script.calls.at(call).given("volatile") is not None
 
 
 # -- Variable --------------------------------------------------------------------

@@ -130,7 +130,8 @@ def _doubt(
         return "a hook looks at gradients as they are computed"
     loop = script.loops.batch_loop(backward)
     region = loop.node.body if loop is not None else script.scopes.region(backward)
-    if any(script.name(each) is None for each in _gradients(script, region)):
+    read = (each for each in script.tree.within(region, cst.Attribute) if each.attr.value == "grad")
+    if any(script.name(each) is None for each in read):
         return "this code reads gradients itself"
     acts = script.optimizers.updates.within(region)
     at = next(index for index, each in enumerate(acts) if each.call is backward)
@@ -145,10 +146,6 @@ def _doubt(
         elif each.act is Act.STEP:
             return f"today the step of `{named}` adds these gradients to its own"
     return f"nothing shows that these gradients of `{named}` are cleared before its own step"
-
-
-def _gradients(script: Script, region: cst.CSTNode) -> Iterator[cst.Attribute]:
-    return (each for each in script.tree.within(region, cst.Attribute) if each.attr.value == "grad")
 
 
 def _is_about(script: Script, holder: cst.BaseExpression, network: cst.BaseExpression) -> bool:

@@ -29,7 +29,8 @@ class DeprecatedLauncher(Rule):
         for site in script.calls.of_methods("add_argument"):
             call = site.node
             option = next((o for o in _options(call) if _spelled(o) in (_UNDERSCORE, _DASH)), None)
-            if option is not None and not _by_version(script, call):
+            tests = (script.code(test).lower() for test in script.tree.tests_around(call))
+            if option is not None and not any("version" in test for test in tests):
                 edits = _edits(script, site)
                 fix = Fix.unsafe(_TITLE, edits, because=_TORCHRUN) if edits else None
                 message = _message(script, site, _spelled(option))
@@ -90,11 +91,6 @@ def _is_known(script: Script) -> bool:
     )
 
 
-def _by_version(script: Script, call: cst.Call) -> bool:
-    """Return whether an argument depends on a test of torch's version."""
-    return any("version" in script.code(test).lower() for test in script.tree.tests_around(call))
-
-
 def _spelled(text: cst.SimpleString) -> str:
     return text.value.strip("'\"")
 
@@ -112,7 +108,7 @@ def _message(script: Script, site: CallSite, option: str) -> str:
     then = ""
     if site.argument("required").equals(True):
         then = ": under torchrun the script does not start"
-    elif _is_read(script):
+    elif script.functions.attributes("local_rank"):  # the file reads it
         kept = script.code(default.value) if default else "None"
         then = f": under torchrun every process keeps {kept}"
     elif not _has(site.node, _DASH) and _is_strict(script):
@@ -121,11 +117,6 @@ def _message(script: Script, site: CallSite, option: str) -> str:
         f"`{option}` is passed by `{_LAUNCH}` alone, which is deprecated{then}; "
         f"read {_VARIABLE} from the environment"
     )
-
-
-def _is_read(script: Script) -> bool:
-    """Return whether the file uses the rank from the command line."""
-    return any(node.attr.value == "local_rank" for node in script.tree.all(cst.Attribute))
 
 
 def _is_strict(script: Script) -> bool:

@@ -41,11 +41,13 @@ class TensorDatasetByItem(Rule):
                 continue
             if loader.takes_one_batch or loader.joins_graphs:
                 continue
-            if _is_asked(script, loader) or _samples_itself(loader):
+            of_opacus = any(method_of(call).startswith("make_private") for call in loader.receivers)
+            if of_opacus or _is_asked(script, loader):
                 continue
+            named = script.code(dataset.func if isinstance(dataset, cst.Call) else dataset)
             message = (
                 f"{loader.label} collates every batch item by item, but "
-                f"`{_short(script, dataset)}` can be indexed with a whole batch; pass "
+                f"`{named}` can be indexed with a whole batch; pass "
                 "batch_size=None and a BatchSampler as sampler"
             )
             change = whole_batches(script, loader, dataset)
@@ -68,22 +70,12 @@ def _makes_batches(loader: Loader) -> bool:
     )
 
 
-def _samples_itself(loader: Loader) -> bool:
-    """Return whether Opacus draws the batches of a loader, item by item."""
-    return any(method_of(call).startswith("make_private") for call in loader.receivers)
-
-
 def _is_asked(script: Script, loader: Loader) -> bool:
     """Return whether the file reads an attribute of a loader that the fix would change."""
     return any(
         attribute.attr.value in _LOST and loader in script.loaders.made_by(attribute.value)
         for attribute in script.tree.all(cst.Attribute)
     )
-
-
-def _short(script: Script, dataset: cst.BaseExpression) -> str:
-    """Return the user's name for a dataset."""
-    return script.code(dataset.func if isinstance(dataset, cst.Call) else dataset)
 
 
 # -- the fix ------------------------------------------------------------------

@@ -7,7 +7,19 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Frequency, Loader, Move, Note, Part, Rule, Script
+from torchlint.api import (
+    Edits,
+    Finding,
+    Fix,
+    Frequency,
+    Loader,
+    Move,
+    Note,
+    Part,
+    Role,
+    Rule,
+    Script,
+)
 from torchlint_rules.shared.pinning import Held, available, held, unpinned, unseen
 from torchlint_rules.shared.wording import listed
 from torchlint_rules.tl204_blocking_transfer.casts import cast_afterwards, uncast
@@ -126,7 +138,8 @@ def _is_decided(script: Script, call: cst.Call) -> bool:
 def _is_rare(script: Script, part: Part, call: cst.Call) -> bool:
     """Return whether a part is read from its loader, or moved, only now and then."""
     place = part.place
-    if isinstance(place, cst.Call) and not any(True for _ in script.loops.around(place)):
+    around = next(script.loops.around(place), None)
+    if isinstance(place, cst.Call) and (around is None or around.role is Role.EPOCH):
         return script.loops.frequency(call) is not Frequency.EVERY_PASS
     if isinstance(place, cst.For) and any(loop.node is place for loop in script.loops.around(call)):
         return script.loops.frequency(call, within=place) is Frequency.RARE

@@ -115,7 +115,9 @@ class PythonLoopOverTensor(Rule):
         if whole is None:
             return None
         simple = all(sign.isidentifier() or sign in ".()[]" for sign in whole.replace(" ", ""))
-        base = whole if simple or _is_wrapped(whole) or _is_call(inner or added) else f"({whole})"
+        ends = inner or added
+        called = isinstance(ends, cst.Call) and not ends.lpar
+        base = whole if simple or called or _is_wrapped(whole) else f"({whole})"
         text = f"{base}.sum(0)"
         if inner is not None:
             number = receiver_of(added) is not None
@@ -253,10 +255,6 @@ def _stake(script: Script, node: cst.CSTNode) -> Impact | None:
     runs = isinstance(node, cst.For) and script.loops.runs_module(node.body)
     small = runs or script.loops.generation.is_part(script.span(node))
     return None if script.loops.each_step(node) and not small else "low"
-
-
-def _is_call(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Call) and not node.lpar
 
 
 def _is_wrapped(code: str) -> bool:

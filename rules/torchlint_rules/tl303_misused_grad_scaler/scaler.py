@@ -317,7 +317,8 @@ def _with_bfloat16(script: Script) -> Iterator[Misuse]:
 def _made_in_loop(script: Script) -> Iterator[Misuse]:
     for call in script.optimizers.scaling.makers:
         found = rebuilt(script, call, script.once(training_loops))
-        if found is None or _makes_optimizer(script, found.loop.node.body):
+        run = () if found is None else script.functions.run_in(found.loop.node.body)
+        if found is None or any(script.kind(each) is Kind.OPTIMIZER for each in run):
             continue
         function = script.scopes.function(call)
         if found.runs and function is not None:
@@ -335,10 +336,6 @@ def _made_in_loop(script: Script) -> Iterator[Misuse]:
             "had found: make it once, before the loop"
         )
         yield Misuse(call, message, Fix.unsafe(title, edits, because=_KEPT) if edits else None)
-
-
-def _makes_optimizer(script: Script, region: cst.CSTNode) -> bool:
-    return any(script.kind(call) is Kind.OPTIMIZER for call in script.functions.run_in(region))
 
 
 def _name(script: Script, call: cst.Call) -> str:

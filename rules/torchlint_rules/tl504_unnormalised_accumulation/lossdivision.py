@@ -28,6 +28,7 @@ _LOOKED_THROUGH: Final = frozenset(
     "mean float double to cuda cpu squeeze clone contiguous half item".split()
 )
 _DIVIDING: Final = frozenset("div div_ mul mul_ true_divide multiply divide".split())
+_COUNTS: Final = ("numel", "nelement")
 _SCALES: Final = re.compile(r"scale|norm|factor|inv|weight", re.IGNORECASE)
 _RATE: Final = re.compile(r"(?:\w*_)?(?:lr|learning_rate)")
 _BATCH: Final = re.compile(r"batch|\bbs\b", re.IGNORECASE)
@@ -68,7 +69,8 @@ def _is_scaled(script: Script, node: cst.BaseExpression, word: str, depth: int) 
         )
     if isinstance(node, cst.BinaryOperation):
         if isinstance(node.operator, (cst.Divide, cst.FloorDivide)):
-            if not _is_batch_size(script, node.right):
+            size = node.right
+            if method_of(size) not in _COUNTS and not script.program.is_batch_size(size):
                 return True
             return _is_scaled(script, node.left, word, depth - 1)
         if isinstance(node.operator, cst.Multiply) and _is_factor(script, node, word):
@@ -103,10 +105,6 @@ def _is_factor(script: Script, node: cst.BinaryOperation, word: str) -> bool:
         isinstance(side, (cst.Name, cst.Attribute)) and _SCALES.search(script.code(side))
         for side in (node.left, node.right)
     )
-
-
-def _is_batch_size(script: Script, node: cst.BaseExpression) -> bool:
-    return method_of(node) in ("numel", "nelement") or script.program.is_batch_size(node)
 
 
 def _is_scaled_call(script: Script, node: cst.Call, word: str, depth: int) -> bool:

@@ -49,7 +49,7 @@ class PythonOptimizerStep(Rule):
                 if average is not None:
                     yield self._average(script, average, loop)
                 elif _is_update(script, loop, line) and _replaces_optimizer(script, loop):
-                    yield self._update(script, line)
+                    yield self._update(script, loop, line)
                 elif _is_penalty(script, loop, line):
                     yield self._penalty(script, line)
         for site in script.calls.of("builtins.sum"):
@@ -119,12 +119,13 @@ class PythonOptimizerStep(Rule):
                 fix = Fix.unsafe(title, edits, because=_APART)
         return Finding(self.code, script.span(average.node), message, fix)
 
-    def _update(self, script: Script, line: cst.BaseSmallStatement) -> Finding:
+    def _update(self, script: Script, loop: cst.For, line: cst.BaseSmallStatement) -> Finding:
         message = (
             "parameters are updated one by one from Python: `torch.optim.SGD` steps with all of "
             "them in a few kernels"
         )
-        return Finding(self.code, script.span(line), message)
+        few = isinstance(script.values.value_of(loop.iter).node, (cst.List, cst.Tuple))
+        return Finding(self.code, script.span(line), message, impact="low" if few else None)
 
     def _penalty(self, script: Script, line: cst.BaseSmallStatement) -> Finding:
         message = (
@@ -279,4 +280,7 @@ def _penalises(script: Script, line: cst.Assign | cst.AugAssign) -> bool:
         return False
     if script.kind(target) in (Kind.NDARRAY, Kind.STRING) or ".grad" in script.code(line.value):
         return False
+    combined = script.tree.within(line.value, cst.BinaryOperation)
+    if any(isinstance(each.operator, cst.Subtract) for each in combined):
+        return False  # a distance to other weights
     return script.values.losses.feeds(target) and can_decay(script, line)

@@ -16,7 +16,8 @@ def generations(script: Script) -> Iterator[tuple[cst.For | cst.While, cst.Call]
     """Yield the loops that generate and record graphs, each with the first call of a network."""
     covered: list[cst.CSTNode] = [each.node for each in script.evaluations.all]
     for loop in script.loops.of(Role.OTHER):
-        if any(script.tree.inside(loop.node, node) for node in covered):
+        at = loop.node
+        if any(script.tree.inside(at, node) or script.tree.inside(node, at) for node in covered):
             continue
         if script.loops.owner(loop.node) != "none":
             continue

@@ -54,10 +54,7 @@ class EvaluationWithGradients(Rule):
                 f"{_subject(evaluation)} runs {quoted(names)} with gradients on: autograd keeps "
                 f"every activation for a backward pass that never comes; use `torch.no_grad()`"
             )
-            if any(
-                script.calls.at(call).given("volatile")
-                for call in script.tree.within(region, cst.Call)
-            ):
+            if script.values.gradients.is_volatile(region):
                 message += " (`volatile=True` has done nothing since torch 0.4)"
             fix = evaluation_fix(script, evaluation, use)
             yield Finding(self.code, place_of(script, evaluation), message, fix)

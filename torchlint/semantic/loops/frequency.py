@@ -416,7 +416,7 @@ class Frequencies(LoopAnalysis):
             # `step % 100 is 0` means equality
             is_equal = isinstance(operator, cst.Is) == wanted
             if isinstance(sides[1], cst.Name) and sides[1].value == "None":
-                return not is_equal and self._mentions_rarity(test)
+                return self._are_targets(sides[0]) if is_equal else self._mentions_rarity(test)
             return any(map(self._periodic, sides)) and is_equal
         if not equal and not isinstance(operator, cst.NotEqual):
             later = sides[0] if isinstance(operator, _ABOVE) else sides[1]
@@ -428,6 +428,20 @@ class Frequencies(LoopAnalysis):
         if any(self._periodic(side) or self._counts(side) for side in sides) or _is_empty(*sides):
             return equal == wanted
         return wanted and self._mentions_rarity(test)
+
+    def _are_targets(self, node: cst.BaseExpression) -> bool:
+        """Return whether a parameter has the targets of a loss, which each training step passes."""
+        function = self.scopes.function(node)
+        if function is None or not isinstance(node, cst.Name):
+            return False
+        targets = (
+            self.values.argument_node(call, "target", 1)
+            for call in self.functions.own(function, cst.Call)
+            if self.kinds.kind(call) is Kind.LOSS
+        )
+        names = (name for arg in targets if arg for name in self.tree.within(arg, cst.Name))
+        asked = any(each.parameter for each in self.scopes.reaching(node))
+        return asked and any(name.value == node.value for name in names)
 
     def _asks_for_end(self, test: cst.BaseExpression) -> bool:
         """Return whether a test, beside a rare one, asks if a counter has reached a bound."""

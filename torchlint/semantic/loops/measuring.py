@@ -13,6 +13,7 @@ from torchlint.semantic.calls.functions import Analysis
 _NAMED: Final = re.compile(
     r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
 )
+_PROFILER: Final = "torch.profiler.profile"
 _WAITS: Final = "torch.cuda.synchronize"
 _METERS: Final = (
     "torch.cuda.reset_peak_memory_stats", "torch.cuda.reset_max_memory_allocated",
@@ -26,10 +27,14 @@ class Measuring(Analysis):
     def is_measured(self, node: cst.CSTNode) -> bool:
         """Return whether a node runs in a function named for it, or in a loop with a meter."""
         return self.is_named(node) or any(
-            isinstance(around, (cst.For, cst.While))
-            and (bool(self.tree.among(self._meters, around)) or self._is_waited_for(around))
+            (bool(self.tree.among(self._meters, around)) or self._is_waited_for(around))
+            if isinstance(around, (cst.For, cst.While))
+            else isinstance(around, cst.With) and any(map(self._is_profiler, around.items))
             for around in self.tree.ancestors(node)
         )
+
+    def _is_profiler(self, item: cst.WithItem) -> bool:
+        return isinstance(item.item, cst.Call) and self.names.name(item.item.func) == _PROFILER
 
     def _is_waited_for(self, loop: cst.For | cst.While) -> bool:
         """Return whether the next line waits for all work of a loop, as only a clock needs."""

@@ -28,7 +28,9 @@ class Recorded(LoopAnalysis):
             bindings = self.scopes.reaching(node)
             return bool(bindings) and all(self._is_assigned(each) for each in bindings)
         if isinstance(node, cst.Call):
-            return self.gradients.grad(node) is not Grad.OFF and self._of_call(node)
+            volatile = self.gradients.is_volatile(self.scopes.home(node))
+            off = volatile or self.gradients.grad(node) is Grad.OFF
+            return not off and self._of_call(node)
         if isinstance(node, cst.BinaryOperation):
             return self.of(node.left) or self.of(node.right)
         if isinstance(node, cst.UnaryOperation):

@@ -52,6 +52,11 @@ class Gradients(Analysis):
         mode = self._switched(node, self.tree.module_of(node))
         return mode if mode is not None else Grad.ON
 
+    def is_volatile(self, region: cst.CSTNode) -> bool:
+        """Return whether code asks for no graph as before torch 0.4, by `volatile=True`."""
+        given = (arg.keyword for arg in self.tree.within(region, cst.Arg))
+        return any(each is not None and each.value == "volatile" for each in given)
+
     def mode(self, node: cst.BaseExpression) -> Grad | None:
         """Return the mode that a context manager or a decorator sets, None if it sets none."""
         if isinstance(node, cst.Call):

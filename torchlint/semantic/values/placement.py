@@ -54,6 +54,8 @@ class Placement(ValueAnalysis):
             return self._call(node)
         if isinstance(node, cst.Attribute):
             kept = self.functions.attribute(node)
+            if any(each.is_registered for each in kept) and not self._is_being_made(node):
+                return False
             return self.on_host(node.value) or (bool(kept) and all(map(self._bound, kept)))
         if isinstance(node, cst.Subscript):
             return self.on_host(node.value)
@@ -233,16 +235,22 @@ class Placement(ValueAnalysis):
         if binding.parameter is not None:
             given = self.functions.given(binding.parameter)
             return bool(given) and all(map(self.on_host, given))
-        if value is None or binding.is_registered:
+        if value is None:
             return False
         if binding.how is How.LOOP:
             source, _ = self.iteration.source(value, binding.path)
             if source is None or self._is_refilled(binding):
                 return False
             return self._is_plain_loader(source) or self.on_host(source)
-        if binding.how in (How.ASSIGN, How.UNPACKED):
-            return self.on_host(value)
-        return False
+        if binding.how not in (How.ASSIGN, How.UNPACKED):
+            return False
+        made = self.hosting.origins.of(value, binding.path).known if binding.path else ()
+        return self.on_host(value) or (bool(made) and all(map(self.on_host, made)))
+
+    def _is_being_made(self, attribute: cst.Attribute) -> bool:
+        """Return whether a line stands in a constructor: networks move after they are made."""
+        function = self.scopes.function(attribute)
+        return function is not None and function.name.value == "__init__"
 
     @memoized(False)
     def _is_refilled(self, batch: Binding) -> bool:

@@ -194,8 +194,5 @@ class Visibility(ValueAnalysis):
         if self.kinds.kind(node) in (Kind.MODULE, Kind.CRITERION):
             return True
         name = self.names.name(node)
-        return name is not None and not is_library(name) and self._is_callable(name)
-
-    def _is_callable(self, name: str) -> bool:
-        """Return whether an imported name may be a function or a class, not a constant."""
-        return not name.rpartition(".")[2].isupper()
+        # a name in capital letters is a constant
+        return name is not None and not is_library(name) and not name.rpartition(".")[2].isupper()
