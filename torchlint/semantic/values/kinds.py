@@ -15,6 +15,7 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import (
     choices_of,
+    container_of,
     index_of,
     last_word,
     method_of,
@@ -193,9 +194,19 @@ class Kinds(Analysis):
         return self._or_network(conventional(attribute), node)
 
     def _is_drawn(self, node: cst.BaseExpression) -> bool:
-        """Return whether a name holds what a loop goes through, as parameters are."""
-        bindings = self.scopes.reaching(node)
-        return bool(bindings) and all(each.how is How.LOOP for each in bindings)
+        """Return whether a value is one that a loop goes through or `next` gives, or its part."""
+        bindings = self.scopes.reaching(container_of(node))
+        return bool(bindings) and all(
+            each.how is _LOOP
+            or (
+                each.value is not None
+                and (
+                    self.names.name(getattr(each.value, "func", each.value)) == "builtins.next"
+                    or (each.how is How.UNPACKED and self._is_drawn(each.value))
+                )
+            )
+            for each in bindings
+        )
 
     def _kind_of_item(self, node: cst.Subscript) -> Kind:
         if self.losses.hooks.is_loss_of_batch(node) or self.losses.is_entry(node):
@@ -334,6 +345,7 @@ class Kinds(Analysis):
                 # a tensor picks items of tensors and arrays alone
                 or self.kind(index_of(func.value) or func.value) in TENSORS
             )
+            moved = moved or (method in ("to", "cuda") and self._is_drawn(func.value))
             if name is None and (moved or method in _TENSOR_ONLY or self._is_sent_round(func)):
                 return _TENSOR
             if method in PREPARING and name is None:
