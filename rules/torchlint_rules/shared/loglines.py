@@ -101,12 +101,15 @@ def _is_past_bound(script: Script, line: cst.Expr, value: Shown) -> bool:
 def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> bool:
     """Return whether a line calls a function that logs in a line of its own, or now and then."""
     callee = script.functions.callee(logged.call)
-    if callee is None or next(script.readings.within(logged.call), None) is not None:
+    if callee is None:
         return False
-    if any(script.tree.inside(each.line, callee.body) for each in found):
+    reads_here = next(script.readings.within(logged.call), None) is not None
+    if not reads_here and any(script.tree.inside(each.line, callee.body) for each in found):
         return True
-    if _keeps(script, callee, logged.loop):
+    if _keeps(script, logged, callee):
         return True
+    if reads_here:
+        return False
     calls = script.tree.within(callee.body, cst.Call)
     inner = [each for each in calls if told_by(script, each, logged.loop.role)]
     return bool(inner) and all(
@@ -114,13 +117,13 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
     )
 
 
-def _keeps(script: Script, function: cst.FunctionDef, loop: Loop) -> bool:
-    """Return whether a function reads a value only to keep it, so that every one counts."""
-    bodies = script.functions.reached(function.body)
+def _keeps(script: Script, logged: LogLine, callee: cst.FunctionDef) -> bool:
+    """Return whether a line or what it calls reads a value to keep it, so that every one counts."""
+    places = [logged.call, *script.functions.reached(callee.body)]
     return any(
         End.KEPT in wait.ends
-        and any(script.tree.inside(wait.reading.node, body) for body in bodies)
-        for wait in script.readings.waits.of(loop)
+        and any(script.tree.inside(wait.reading.node, each) for each in places)
+        for wait in script.readings.waits.of(logged.loop)
     )
 
 

@@ -552,14 +552,15 @@ class Waits(ValueAnalysis):
             or self.additions.holds_entry(each)
             or any(map(self.additions.parts, self.tree.ancestors(each)))
             or self.additions.stands_apart(each, node)
-            or self._is_passed_over(each, region)
+            or self._is_passed_over((each, region))
             for each in self.tree.within(region.body, cst.Attribute)
         )
 
-    def _is_passed_over(self, use: cst.Attribute, region: Region) -> bool:
-        """Return whether a value only goes where it is rarely shown, or to the next value."""
-        end = self._destination_of_use(use, region, frozenset())
-        return end is not None and not end.returned and end.ends <= {End.RARE, End.LAST}
+    @memoized(True)
+    def _is_passed_over(self, asked: tuple[cst.Attribute, Region]) -> bool:
+        """Return whether no run needs a value: it is rarely shown, or goes to the next value."""
+        end = self._destination_of_use(*asked, frozenset())
+        return end is not None and not end.returned and End.BACK not in end.ends
 
 
 def _drawn(loop: cst.For) -> cst.BaseAssignTargetExpression:

@@ -14,7 +14,13 @@ from torchlint.semantic.scope.libraries import is_library
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import index_of, last_word, method_of, named_arguments
+from torchlint.semantic.syntax.methods import (
+    index_of,
+    last_word,
+    method_of,
+    named_arguments,
+    receiver_of,
+)
 
 _OUTPUTS: Final = "return_outputs"
 _PLAIN: Final = 2
@@ -299,6 +305,8 @@ def _containers(value: cst.BaseExpression) -> Iterator[cst.Name]:
     elif isinstance(value, cst.Subscript) and isinstance(value.value, cst.Name):
         if isinstance(index_of(value), cst.SimpleString):
             yield value.value
+    elif isinstance(value, cst.Call) and (whole := receiver_of(value, "mean", "sum")) is not None:
+        yield from _containers(whole)
     elif isinstance(value, cst.Call) and isinstance(value.func, cst.Name) and value.args:
         inner = value.args[0].value
         if value.func.value == "sum" and isinstance(inner, (cst.GeneratorExp, cst.ListComp)):
