@@ -118,8 +118,8 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
 
 
 def _keeps(script: Script, logged: LogLine, callee: cst.FunctionDef) -> bool:
-    """Return whether a line or what it calls reads a value to keep it, so that every one counts."""
-    places = [logged.call, *script.functions.reached(callee.body)]
+    """Return whether what a line shows, or its callee reads, is only kept: then every one counts."""
+    places = [logged.shown.place, *script.functions.reached(callee.body)]
     return any(
         End.KEPT in wait.ends
         and any(script.tree.inside(wait.reading.node, each) for each in places)

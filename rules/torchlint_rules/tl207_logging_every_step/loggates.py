@@ -81,7 +81,7 @@ def _blocks(script: Script, lines: Sequence[LogLine]) -> Iterator[Statements]:
     for block in blocks.values():
         for run in _runs(block, found) if isinstance(block, cst.IndentedBlock) else ():
             moved = _with_readings(script, run, loop)
-            if moved is None or any(_draws(script, line) for line in run):
+            if moved is None or any(_draws(script, line) or _counts(script, line) for line in run):
                 continue
             if not _is_periodic(script, run[0]):
                 yield moved
@@ -117,6 +117,13 @@ def _draws(script: Script, line: cst.CSTNode) -> bool:
         arg.keyword is not None and arg.keyword.value == "end"
         for arg in script.tree.within(line, cst.Arg)
     ) or any("\\r" in text for text in _texts(script, line))
+
+
+def _counts(script: Script, line: cst.CSTNode) -> bool:
+    """Return whether a line calls a function in view that adds up something of every pass."""
+    calls = script.tree.within(line, cst.Call)
+    bodies = (callee.body for call in calls if (callee := script.functions.callee(call)))
+    return any(next(script.tree.within(body, cst.AugAssign), None) is not None for body in bodies)
 
 
 def _texts(script: Script, line: cst.CSTNode) -> Iterator[str]:
