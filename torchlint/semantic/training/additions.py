@@ -73,7 +73,8 @@ class Additions(ValueAnalysis):
             adding = Adding.APPEND if method == "append" else Adding.EXTEND
             return Addition(adding, target, values)
         if method in _METER_METHODS and values and self.kinds.kind(target) not in _NOT_METERS:
-            return Addition(Adding.METER, target, values)
+            if not self.kinds.functions.is_self(target):
+                return Addition(Adding.METER, target, values)
         return self._of_metric(node)
 
     def _of_metric(self, node: cst.Call) -> Addition | None:
