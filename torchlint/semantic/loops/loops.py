@@ -317,20 +317,25 @@ class Loops(ValueAnalysis):
     def _in_inner_loop(self, call: cst.Call, loop: LoopNode | None) -> bool:
         inner = self.innermost(call)
         if isinstance(inner, cst.For) and self._draws_stepper(inner, call):
+            if inner is loop:
+                return True
             inner = self.innermost(inner)
         return inner is not None and inner is not loop
 
     def _draws_stepper(self, inner: cst.For, call: cst.Call) -> bool:
         """Return whether a loop only goes through what steps: `for one in optimizers: one.step()`.
 
-        The step is then one of the loop around it.
+        The step is then one of the loop around it, or around a call of its function.
         """
-        stepper = root_of(call.func)
+        stepper, function = root_of(call.func), self.scopes.function(inner)
         return (
             isinstance(stepper, cst.Name)
             and stepper.value in {each.value for each in self.tree.within(inner.target, cst.Name)}
             and self.kinds.loader(inner.iter) is None
-            and self.innermost(inner) is not None
+            and (
+                self.innermost(inner) is not None
+                or (function is not None and any(map(self._around, self.functions.callers(function))))
+            )
         )
 
     def _updates(

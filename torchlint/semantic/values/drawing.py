@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.scope.scopes import Binding, How
+from torchlint.semantic.syntax.methods import container_of, receiver_of
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.origins import Origins
+
+MOVES: Final = ("to", "cuda")
+"""The methods that copy a tensor to a device."""
 
 
 class Drawing(Analysis):
@@ -58,3 +63,32 @@ class Drawing(Analysis):
                 if (found := self.loader(each)) is not None:
                     return found
         return None
+
+    @memoized(True)
+    def is_drawn(self, node: cst.BaseExpression) -> bool:
+        """Return whether a value is what a loop goes through or `next` gives, or a part of that."""
+        node = container_of(node)
+        if isinstance(node, cst.Call):
+            moved = receiver_of(node, *MOVES)
+            is_next = self.names.name(node.func) == "builtins.next"
+            return is_next or (moved is not None and self.is_drawn(moved))
+        bindings = self.scopes.reaching(node)
+        return bool(bindings) and all(
+            each.how is How.LOOP or ((value := _held(each)) is not None and self.is_drawn(value))
+            for each in bindings
+        )
+
+    def moves_itself(self, binding: Binding) -> bool:
+        """Return whether a name gets its own value, copied to a device: `x = x.cuda()`."""
+        moved = receiver_of(_held(binding), *MOVES)
+        return isinstance(moved, cst.Name) and moved.value == binding.name
+
+
+def _held(binding: Binding) -> cst.BaseExpression | None:
+    """Return what a name is assigned, alone, as a part of it or in a tuple that is written out."""
+    value = binding.value if binding.how in (How.ASSIGN, How.UNPACKED) else None
+    for index in binding.path:
+        if not isinstance(value, (cst.Tuple, cst.List)) or index >= len(value.elements):
+            break
+        value = value.elements[index].value
+    return value

@@ -15,7 +15,6 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import (
     choices_of,
-    container_of,
     index_of,
     last_word,
     method_of,
@@ -23,7 +22,7 @@ from torchlint.semantic.syntax.methods import (
 )
 from torchlint.semantic.values.annotated import Annotations
 from torchlint.semantic.values.datasetfields import kind_of_field
-from torchlint.semantic.values.drawing import Drawing
+from torchlint.semantic.values.drawing import MOVES, Drawing
 from torchlint.semantic.values.iteration import COUNTER, Iteration
 from torchlint.semantic.values.kind import (
     LITERALS,
@@ -78,10 +77,6 @@ _ENGINE: Final = (Kind.MODULE, Kind.OPTIMIZER, Kind.LOADER, Kind.SCHEDULER)
 """What DeepSpeed makes of a network: its engine, and what the engine trains with."""
 _OF_BATCHES: Final = frozenset("to cuda sum mean eq ne".split())
 """Methods that tensors have, not texts or lists, which may be parts of a batch as well."""
-_TENSOR_ONLY: Final = frozenset(
-    "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
-    "is_cuda data_ptr eq scatter_ index_select clip_grad_norm_".split()
-)
 
 
 class Kinds(Analysis):
@@ -95,7 +90,8 @@ class Kinds(Analysis):
         self.inputs = TorchInputs(functions)
         self.annotations = Annotations(functions)
         self.narrowing = Narrowing(functions)
-        self.loader = Drawing(functions, origins, self.kind).loader
+        self.drawing = Drawing(functions, origins, self.kind)
+        self.loader = self.drawing.loader
         """Return the loader that a loop over a value, or `next(value)`, takes its batches from."""
 
     # -- expressions ----------------------------------------------------------
@@ -172,7 +168,7 @@ class Kinds(Analysis):
             if attribute in ("data", "T", "mT", "real", "imag"):
                 return base
             return _TENSOR if attribute == "grad" else _UNKNOWN
-        if attribute == "grad" and base is _UNKNOWN and self._is_drawn(node.value):
+        if attribute == "grad" and base is _UNKNOWN and self.drawing.is_drawn(node.value):
             return _TENSOR
         if base is _LOADER:
             return {"dataset": Kind.DATASET, "sampler": Kind.SAMPLER}.get(attribute, _UNKNOWN)
@@ -192,21 +188,6 @@ class Kinds(Analysis):
         if self.names.name(node) is not None:
             return _UNKNOWN
         return self._or_network(conventional(attribute), node)
-
-    def _is_drawn(self, node: cst.BaseExpression) -> bool:
-        """Return whether a value is one that a loop goes through or `next` gives, or its part."""
-        bindings = self.scopes.reaching(container_of(node))
-        return bool(bindings) and all(
-            each.how is _LOOP
-            or (
-                each.value is not None
-                and (
-                    self.names.name(getattr(each.value, "func", each.value)) == "builtins.next"
-                    or (each.how is How.UNPACKED and self._is_drawn(each.value))
-                )
-            )
-            for each in bindings
-        )
 
     def _kind_of_item(self, node: cst.Subscript) -> Kind:
         if self.losses.hooks.is_loss_of_batch(node) or self.losses.is_entry(node):
@@ -345,9 +326,11 @@ class Kinds(Analysis):
                 # a tensor picks items of tensors and arrays alone
                 or self.kind(index_of(func.value) or func.value) in TENSORS
             )
-            moved = moved or (method in ("to", "cuda") and self._is_drawn(func.value))
-            if name is None and (moved or method in _TENSOR_ONLY or self._is_sent_round(func)):
+            moved = moved or (method in MOVES and self.drawing.is_drawn(func.value))
+            if name is None and (moved or self._is_sent_round(func)):
                 return _TENSOR
+            if name is None and self.inputs.is_tensors(func):
+                return Kind.SEQUENCE if method in ("max", "min") else _TENSOR
             if method in PREPARING and name is None:
                 return self._kind_of_prepared(func)
             return _NDARRAY if method in ("to_numpy", "asnumpy") and name is None else base
@@ -397,6 +380,8 @@ class Kinds(Analysis):
             if any(binding.how in _DEFINED for binding in bindings):
                 return _UNKNOWN
             if not shown and self.inputs.take(bindings):
+                return _TENSOR
+            if {*shown} == {_TENSOR} and any(map(self.drawing.moves_itself, bindings)):
                 return _TENSOR
             by_name = self._conventional(name, bindings)
             clear = by_name is not _UNKNOWN and (not shown or by_name in shown)

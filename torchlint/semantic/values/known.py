@@ -21,7 +21,7 @@ class KnownValues(Values):
         self.iteration = Iteration(functions.names, functions.scopes)
         self.origins = Origins(functions, self, self.iteration)
         self.hooks = Hooks(functions)
-        self.losses = Losses(functions, self.hooks)
+        self.losses = Losses(functions, self.hooks, self.iteration)
         self.kinds = Kinds(functions, self.iteration, self.origins, self.losses)
         self.kind = self.kinds.kind
         """Return the kind of an expression."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -21,6 +21,7 @@ from torchlint.semantic.syntax.methods import (
     named_arguments,
     receiver_of,
 )
+from torchlint.semantic.values.iteration import Iteration
 
 _OUTPUTS: Final = "return_outputs"
 _PLAIN: Final = 2
@@ -36,9 +37,9 @@ _SENDERS: Final = frozenset("accelerator fabric scaler loss_scaler model_engine 
 class Losses(Analysis):
     """Finds the names and attributes whose value `backward()` starts from."""
 
-    def __init__(self, functions: Functions, hooks: Hooks) -> None:
+    def __init__(self, functions: Functions, hooks: Hooks, iteration: Iteration) -> None:
         super().__init__(functions)
-        self.hooks = hooks
+        self.hooks, self.iteration = hooks, iteration
 
     def sent_backward(self, bindings: Iterable[Binding]) -> bool:
         """Return whether `backward` is called on the value of any of these bindings."""
@@ -177,14 +178,33 @@ class Losses(Analysis):
         }
         edge = list(found)
         while edge:
-            binding = edge.pop()
-            if binding.how is not How.ASSIGN or binding.path or binding.value is None:
-                continue
-            for name in _scaled(binding.value):
-                new = set(self.scopes.reaching(name)) - found
-                found |= new
-                edge.extend(new)
+            for value in self._held(edge.pop()):
+                for name in _scaled(value):
+                    new = set(self.scopes.reaching(name)) - found
+                    found |= new
+                    edge.extend(new)
         return frozenset(found)
+
+    def _held(self, binding: Binding) -> Sequence[cst.BaseExpression]:
+        """Return what a name is assigned, or drawn from, or what calls pass for a parameter."""
+        if binding.parameter is not None:
+            return self.functions.given(binding.parameter)
+        if binding.how is How.LOOP and binding.value is not None:
+            return [*self._drawn(binding.value, binding.path)]
+        alone = binding.assigned if not binding.path else None
+        return () if alone is None else (alone,)
+
+    def _drawn(
+        self, value: cst.BaseExpression, path: tuple[int, ...]
+    ) -> Iterator[cst.BaseExpression]:
+        """Yield what a loop draws from lists that are written out, here or in a call in view."""
+        source, inner = self.iteration.source(value, path)
+        if source is None or inner:
+            return
+        held = [each for binding in self.scopes.reaching(source) for each in self._held(binding)]
+        for made in held or [source]:
+            if isinstance(made, (cst.List, cst.Tuple)):
+                yield from (each.value for each in made.elements)
 
     def is_attribute(self, node: cst.Attribute) -> bool:
         """Return whether an attribute (`output.loss`) goes backward in the function around it."""

@@ -1,4 +1,4 @@
-"""Torch inputs: the names whose value a function of torch takes as a tensor."""
+"""Torch inputs: what is a tensor because functions of torch take it, or by its methods."""
 
 from __future__ import annotations
 
@@ -19,13 +19,33 @@ _FUNCTIONS: Final = frozenset(
 )
 """Functions of torch whose first argument is a tensor, never a number, a list or an array."""
 _LAYERS: Final = "torch.nn.functional."
+_METHODS: Final = frozenset(
+    "detach requires_grad_ unsqueeze contiguous log_softmax argmax masked_fill backward "
+    "is_cuda data_ptr eq scatter_ index_select clip_grad_norm_ long view_as expand_as type_as "
+    "permute".split()
+)
+"""Methods that tensors have, and hardly anything else."""
+_TELLING: Final = _METHODS - {"argmax", "backward", "clip_grad_norm_", "detach", "eq"}
+"""Those that also tell what the name is whose method is called."""
+_OVER_DIMENSIONS: Final = frozenset("sum mean max min argmin softmax norm std var prod".split())
+"""Methods that take a `dim`; those of arrays take an `axis`."""
 
 
 class TorchInputs(Analysis):
-    """Finds the bindings of tensors by the functions of torch that take their value."""
+    """Finds tensors by the functions of torch that take them, and by their methods."""
+
+    def is_tensors(self, method: cst.Attribute) -> bool:
+        """Return whether a method that is called is one of tensors alone, or for its arguments."""
+        word = method.attr.value
+        call = self.tree.parent(method)
+        if word in _METHODS or not isinstance(call, cst.Call):
+            return word in _METHODS
+        words = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
+        given = words.get("dim")
+        return word in _OVER_DIMENSIONS and isinstance(given, (cst.Integer, cst.UnaryOperation))
 
     def take(self, bindings: Iterable[Binding]) -> bool:
-        """Return whether a function of torch takes the value of one of these bindings."""
+        """Return whether torch, or a method of tensors, takes the value of one of these."""
         return not self._bindings.isdisjoint(bindings)
 
     @cached_property
@@ -34,6 +54,12 @@ class TorchInputs(Analysis):
         return frozenset(found[0] for found in reaching if len(found) == 1)
 
     def _names(self) -> Iterator[cst.Name]:
+        for word in (*_TELLING, "size"):
+            for method in self.functions.attributes(word):
+                call = self.tree.parent(method)
+                sized = word != "size" or (isinstance(call, cst.Call) and len(call.args) == 1)
+                if sized and type(method.value) is cst.Name:
+                    yield method.value
         for call in self.tree.all(cst.Call):
             first = call.args[0] if call.args else None
             if first is None or first.star or type(first.value) is not cst.Name:
