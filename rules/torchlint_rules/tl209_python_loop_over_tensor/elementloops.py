@@ -147,7 +147,8 @@ def _element_of(
 ) -> tuple[cst.For, cst.BaseExpression] | None:
     """Return the loop and the tensor from which an index or a target takes an element."""
     words: set[str] = set()
-    root = node
+    taken = script.scopes.only(node).assigned
+    root = taken if isinstance(taken, cst.Subscript) else node
     while isinstance(root, cst.Call) and not root.args and (owner := receiver_of(root)):
         root = owner
     while isinstance(root, cst.Subscript):
