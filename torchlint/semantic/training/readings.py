@@ -63,8 +63,6 @@ _CASTS: Final = ("builtins.float", "builtins.int")
 _NUMPY: Final = frozenset(
     "argmax argmin mean sum sqrt abs exp log log2 log10 round squeeze array asarray".split()
 )
-_LOSSES: Final = frozenset({"training_step", "compute_loss", "prediction_step"})
-"""The methods of a trainer whose result, or the first part of it, is a loss."""
 _DENSE: Final = (Kind.TENSOR, Kind.LOSS, Kind.NDARRAY)
 _REDUCTIONS: Final = frozenset(
     "sum mean item tolist size float int long double argmax squeeze flatten reshape view".split()
@@ -178,15 +176,11 @@ class Readings(ValueAnalysis):
     def _is_made_of_tensors(self, call: cst.Call) -> bool:
         """Return whether an unseen function is called with tensors, and no array."""
         func = call.func
-        if self.names.name(func) == "builtins.sum":
-            return self._sums_members(call)
         if isinstance(func, cst.Attribute):
             if func.attr.value in _NUMPY and self._comes_of_tensors(func.value):
                 return True
             if func.attr.value == "step":
                 return False
-            if func.attr.value in _LOSSES and self._is_super(func.value):
-                return True
             if self.frequencies.loops.module_call(call) is not None:
                 return True
         if _ELSEWHERE.match(self.names.name(func) or ""):
@@ -203,22 +197,6 @@ class Readings(ValueAnalysis):
             else self._comes_of_tensors(each) or self.kinds.losses.in_container(each)
             for each, kind in given
         )
-
-    def _sums_members(self, call: cst.Call) -> bool:
-        """Return whether a call adds up the values of a dictionary that holds tensors."""
-        added = call.args[0].value if call.args else None
-        if not isinstance(added, (cst.GeneratorExp, cst.ListComp)) or added.for_in.ifs:
-            return False
-        if self.tree.code(added.elt) != self.tree.code(added.for_in.target):
-            return False
-        source = added.for_in.iter
-        if not _is_method(source, "values") or not isinstance(source, cst.Call):
-            return False
-        held = cst.ensure_type(source.func, cst.Attribute).value
-        return self._comes_of_tensors(held) or self.kinds.losses.in_container(held)
-
-    def _is_super(self, node: cst.BaseExpression) -> bool:
-        return isinstance(node, cst.Call) and self.names.name(node.func) == "builtins.super"
 
     def _outermost(
         self, node: cst.BaseExpression, casts: bool = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final
 
@@ -185,26 +185,16 @@ class Losses(Analysis):
                     edge.extend(new)
         return frozenset(found)
 
-    def _held(self, binding: Binding) -> Sequence[cst.BaseExpression]:
-        """Return what a name is assigned, or drawn from, or what calls pass for a parameter."""
-        if binding.parameter is not None:
-            return self.functions.given(binding.parameter)
-        if binding.how is How.LOOP and binding.value is not None:
-            return [*self._drawn(binding.value, binding.path)]
-        alone = binding.assigned if not binding.path else None
-        return () if alone is None else (alone,)
-
-    def _drawn(
-        self, value: cst.BaseExpression, path: tuple[int, ...]
-    ) -> Iterator[cst.BaseExpression]:
-        """Yield what a loop draws from lists that are written out, here or in a call in view."""
-        source, inner = self.iteration.source(value, path)
+    def _held(self, binding: Binding) -> list[cst.BaseExpression]:
+        """Return what a name is assigned, draws from a list, or gets from calls in view."""
+        if binding.how is not How.LOOP or binding.value is None:
+            return self.functions.held(binding)
+        source, inner = self.iteration.source(binding.value, binding.path)
         if source is None or inner:
-            return
-        held = [each for binding in self.scopes.reaching(source) for each in self._held(binding)]
-        for made in held or [source]:
-            if isinstance(made, (cst.List, cst.Tuple)):
-                yield from (each.value for each in made.elements)
+            return []
+        drawn = [each for one in self.scopes.reaching(source) for each in self.functions.held(one)]
+        lists = [each for each in drawn or [source] if isinstance(each, (cst.List, cst.Tuple))]
+        return [each.value for made in lists for each in made.elements]
 
     def is_attribute(self, node: cst.Attribute) -> bool:
         """Return whether an attribute (`output.loss`) goes backward in the function around it."""
