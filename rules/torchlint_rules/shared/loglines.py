@@ -103,13 +103,12 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
     callee = script.functions.callee(logged.call)
     if callee is None:
         return False
-    reads_here = next(script.readings.within(logged.call), None) is not None
-    if not reads_here and any(script.tree.inside(each.line, callee.body) for each in found):
-        return True
     if _keeps(script, logged, callee):
         return True
-    if reads_here:
+    if next(script.readings.within(logged.call), None) is not None:
         return False
+    if any(script.tree.inside(each.line, callee.body) for each in found):
+        return True
     calls = script.tree.within(callee.body, cst.Call)
     inner = [each for each in calls if told_by(script, each, logged.loop.role)]
     return bool(inner) and all(
@@ -118,7 +117,7 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
 
 
 def _keeps(script: Script, logged: LogLine, callee: cst.FunctionDef) -> bool:
-    """Return whether what a line shows, or its callee reads, is only kept: then every one counts."""
+    """Return whether what a line shows, or its callee reads, is only kept, so that each counts."""
     places = [logged.shown.place, *script.functions.reached(callee.body)]
     return any(
         End.KEPT in wait.ends

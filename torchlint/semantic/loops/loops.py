@@ -328,14 +328,12 @@ class Loops(ValueAnalysis):
         The step is then one of the loop around it, or around a call of its function.
         """
         stepper, function = root_of(call.func), self.scopes.function(inner)
+        calls = self.functions.callers(function) if function is not None else ()
         return (
             isinstance(stepper, cst.Name)
             and stepper.value in {each.value for each in self.tree.within(inner.target, cst.Name)}
             and self.kinds.loader(inner.iter) is None
-            and (
-                self.innermost(inner) is not None
-                or (function is not None and any(map(self._around, self.functions.callers(function))))
-            )
+            and any(map(self._around, (inner, *calls)))
         )
 
     def _updates(
