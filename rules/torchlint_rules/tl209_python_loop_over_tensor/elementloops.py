@@ -73,7 +73,7 @@ def _whole(
         entries = _entries(script, part.target, part.iter)
         used = (entries.get(name.value) for name in script.tree.within(entry, cst.Name))
         return next((each for each in used if each is not None), None)
-    if not isinstance(entry, cst.Subscript) or not _is_range(script, part):
+    if not isinstance(entry, cst.Subscript) or not script.values.iteration.counts(part.iter):
         return None
     root, indices = _taken_apart(entry)
     return root if script.code(part.target) in indices else None
@@ -92,10 +92,6 @@ def _waited_for(script: Script, wait: cst.CSTNode) -> list[cst.BaseExpression]:
     return [wait.left, other.comparator]
 
 
-def _is_range(script: Script, loop: cst.For | cst.CompFor) -> bool:
-    return isinstance(loop.iter, cst.Call) and script.name(loop.iter.func) == "builtins.range"
-
-
 def element_reads(
     script: Script,
 ) -> Iterator[tuple[cst.For, cst.BaseExpression, cst.BaseExpression]]:
@@ -111,7 +107,9 @@ def element_reads(
         loop, tensor = found
         if not _may_wait(script, tensor) or not script.loops.each_step(node):
             continue
-        counted = _is_range(script, loop) or not isinstance(element, cst.Subscript)
+        counted = script.values.iteration.counts(loop.iter) or not isinstance(
+            element, cst.Subscript
+        )
         if isinstance(node, cst.Comparison) and not counted:
             continue
         if not isinstance(node, cst.Call) or not script.readings.accumulators.adds(node):

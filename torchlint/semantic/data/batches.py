@@ -146,7 +146,7 @@ class Batches(ValueAnalysis):
             return {node.value for node in self._names_in(place.target)}
         names: set[str] = set()
         for call in self.tree.within(region, cst.Call):
-            if self._draws(call):
+            if self.iteration.draws(call):
                 names |= self._targets_around(call)
         return names
 
@@ -172,12 +172,6 @@ class Batches(ValueAnalysis):
         found = (each for each in self.scopes.bindings() if each.how is How.LOOP)
         return [each for each in found if each.value is not None]
 
-    def _draws(self, call: cst.Call) -> bool:
-        """Return whether a call takes the next batch from an iterator."""
-        if isinstance(call.func, cst.Attribute):
-            return call.func.attr.value in ("next", "__next__") and not call.args
-        return self.names.name(call.func) == "builtins.next"
-
     def _targets_around(self, call: cst.Call) -> set[str]:
         line = self.tree.statement(call)
         return {
@@ -200,7 +194,7 @@ class Batches(ValueAnalysis):
                 if any(node.value in names for node in self._moved(call)):
                     return True
                 if isinstance(call.func, cst.Attribute) and isinstance(call.func.value, cst.Call):
-                    if self._draws(call.func.value):
+                    if self.iteration.draws(call.func.value):
                         return True
                 continue
             if not any(node.value in names for arg in call.args for node in self._roots(arg.value)):

@@ -33,7 +33,7 @@ class ShortPasses(LoopAnalysis):
         if not isinstance(place, cst.Call):
             return False
         drawing = self.tree.taker(place)
-        if drawing is not None and self._is_next(drawing):
+        if self.iteration.draws(drawing):
             return True
         holder = self.tree.parent(place)
         return isinstance(holder, cst.Assign) and self._is_drawn_once(holder)
@@ -54,12 +54,9 @@ class ShortPasses(LoopAnalysis):
         drawing = self.tree.taker(uses[0])
         return (
             isinstance(drawing, cst.Call)
-            and self._is_next(drawing)
+            and self.iteration.draws(drawing)
             and self.scopes.blocks(made) == self.scopes.blocks(drawing)
         )
-
-    def _is_next(self, call: cst.Call) -> bool:
-        return self.names.name(call.func) == "builtins.next"
 
     def _stops_early(self, loop: cst.For, line: cst.CSTNode) -> bool:
         """Return whether a line leaves a loop at one of its first passes (`if i == 2: break`)."""

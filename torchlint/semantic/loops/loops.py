@@ -155,11 +155,7 @@ class Loops(ValueAnalysis):
             if found is not None:
                 return found
         for call in self._direct(node, cst.Call):
-            name = self.names.name(call.func)
-            drawn = name == "builtins.next" or (
-                method_of(call) in ("next", "__next__") and not call.args
-            )
-            if drawn:
+            if self.iteration.draws(call):
                 found = self.kinds.loader(call)
                 if found is not None:
                     return found

@@ -70,8 +70,7 @@ class Drawing(Analysis):
         node = container_of(node)
         if isinstance(node, cst.Call):
             moved = receiver_of(node, *MOVES)
-            is_next = self.names.name(node.func) == "builtins.next"
-            return is_next or (moved is not None and self.is_drawn(moved))
+            return self.iteration.draws(node) or (moved is not None and self.is_drawn(moved))
         bindings = self.scopes.reaching(node)
         return bool(bindings) and all(
             each.how is How.LOOP or ((value := _held(each)) is not None and self.is_drawn(value))
@@ -87,8 +86,6 @@ class Drawing(Analysis):
 def _held(binding: Binding) -> cst.BaseExpression | None:
     """Return what a name is assigned, alone, as a part of it or in a tuple that is written out."""
     value = binding.value if binding.how in (How.ASSIGN, How.UNPACKED) else None
-    for index in binding.path:
-        if not isinstance(value, (cst.Tuple, cst.List)) or index >= len(value.elements):
-            break
-        value = value.elements[index].value
-    return value
+    parts = value.elements if isinstance(value, (cst.Tuple, cst.List)) else ()
+    at = binding.path[0] if binding.path else len(parts)
+    return parts[at].value if at < len(parts) else value

@@ -9,7 +9,7 @@ import libcst as cst
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import How, Scopes
-from torchlint.semantic.syntax.methods import word_of
+from torchlint.semantic.syntax.methods import method_of, word_of
 
 COUNTER: Final = -1
 """The path of a counter: the first target of `enumerate`, the target of `range`."""
@@ -109,6 +109,13 @@ class Iteration:
         one, other = (self.iterated(each, depth + 2) for each in (value.body, value.orelse))
         same = len(one) == len(other) and all(map(cst.CSTNode.deep_equals, one, other))
         return value.body if one and same else value
+
+    def draws(self, node: cst.CSTNode | None) -> bool:
+        """Return whether a call takes the next value of an iterator: `next(it)`, `it.next()`."""
+        if not isinstance(node, cst.Call):
+            return False
+        by_method = method_of(node) in ("next", "__next__") and not node.args
+        return by_method or self.names.name(node.func) == "builtins.next"
 
     def counts(self, value: cst.BaseExpression) -> bool:
         """Return whether a loop over `value` counts through a range."""

@@ -236,8 +236,7 @@ class Kinds(Analysis):
     def _is_next(self, binding: Binding) -> bool:
         """Return whether a name holds what `next` takes from the batches of a loader."""
         drawn = binding.value if binding.how in (_ASSIGN, How.UNPACKED) else None
-        is_next = isinstance(drawn, cst.Call) and self.names.name(drawn.func) == "builtins.next"
-        return is_next and drawn is not None and self.loader(drawn) is not None
+        return drawn is not None and self.iteration.draws(drawn) and self.loader(drawn) is not None
 
     def _is_entry_of_batch(self, source: cst.BaseExpression, binding: Binding) -> bool:
         """Return whether a loop draws the values of a batch: `for k, v in batch.items():`."""
@@ -558,7 +557,7 @@ class Kinds(Analysis):
         if self.losses.inherited(value) is False:
             return _LOSS if path == (0,) else _UNKNOWN
         name = self.names.name(value.func)
-        if name == "builtins.next":
+        if self.iteration.draws(value):
             return _TENSOR if self.loader(value) is not None else _UNKNOWN
         if callees := self.functions.callees(value):
             returned = (one for each in callees for one in self.functions.returns(each))

@@ -31,6 +31,7 @@ _SCALES: Final = frozenset(
 )
 _Identity = Binding | int | str
 """What a value is known by elsewhere: a binding, a function in view, or a name out of it."""
+_ARITHMETIC: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide)
 _SENDERS: Final = frozenset("accelerator fabric scaler loss_scaler model_engine engine".split())
 
 
@@ -179,7 +180,7 @@ class Losses(Analysis):
         edge = list(found)
         while edge:
             for value in self._held(edge.pop()):
-                for name in _scaled(value):
+                for name in _summands(value, sure=False):
                     new = set(self.scopes.reaching(name)) - found
                     found |= new
                     edge.extend(new)
@@ -240,21 +241,6 @@ def sent(call: cst.Call) -> Iterator[cst.BaseExpression]:
     yield receiver
 
 
-def _scaled(value: cst.BaseExpression) -> Iterator[cst.Name]:
-    """Yield the names that a value is, or is a fraction of, and any losses that it adds up."""
-    if isinstance(value, cst.Name):
-        yield value
-    elif isinstance(value, cst.IfExp):
-        yield from _scaled(value.body)
-        yield from _scaled(value.orelse)
-    elif isinstance(value, cst.BinaryOperation):
-        if isinstance(value.operator, cst.Divide):
-            yield from _scaled(value.left)
-        elif isinstance(value.operator, (cst.Add, cst.Subtract, cst.Multiply)):
-            for side in (value.left, value.right):
-                yield from (name for name in _scaled(side) if _says_loss(name.value))
-
-
 def _says_loss(name: str) -> bool:
     """Return whether a name says that it is a loss, not what one is scaled by."""
     found = words(name)
@@ -293,18 +279,22 @@ def _key(entry: cst.Subscript) -> str:
     return str(index.evaluated_value) if isinstance(index, cst.SimpleString) else ""
 
 
-def _summands(value: cst.BaseExpression) -> Iterator[cst.Name]:
+def _summands(value: cst.BaseExpression, sure: bool = True) -> Iterator[cst.Name]:
+    """Yield the names that a value is, is a fraction of, or adds up.
+
+    If it is not `sure` that a name goes backward itself, only losses among what is added up.
+    """
     if isinstance(value, cst.Name):
         yield value
     elif isinstance(value, cst.IfExp):
-        yield from _summands(value.body)
-        yield from _summands(value.orelse)
-    elif isinstance(value, cst.BinaryOperation):
-        if isinstance(value.operator, (cst.Divide, cst.Multiply)):
-            yield from _summands(value.left)
-        elif isinstance(value.operator, (cst.Add, cst.Subtract)):
-            yield from _summands(value.left)
-            yield from _summands(value.right)
+        yield from _summands(value.body, sure)
+        yield from _summands(value.orelse, sure)
+    elif isinstance(value, cst.BinaryOperation) and isinstance(value.operator, _ARITHMETIC):
+        divides = isinstance(value.operator, cst.Divide)
+        alone = divides or (sure and isinstance(value.operator, cst.Multiply))
+        for side in (value.left,) if alone else (value.left, value.right):
+            names = _summands(side, sure)
+            yield from (name for name in names if sure or divides or _says_loss(name.value))
 
 
 def _containers(value: cst.BaseExpression) -> Iterator[cst.Name]:
