@@ -54,6 +54,7 @@ class Hosting(ValueAnalysis):
             return any(self._names_host(arg.value) for arg in call.args)
         return call.func.attr.value == "cpu"
 
+    @memoized(False)
     def _names_host(self, node: cst.BaseExpression) -> bool:
         values = self.origins.of(node).known
         return bool(values) and all(map(self._is_host, values))
