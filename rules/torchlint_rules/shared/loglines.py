@@ -103,7 +103,11 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
     callee = script.functions.callee(logged.call)
     if callee is None:
         return False
-    if _keeps(script, logged, callee):
+    # what it shows, or its function reads, is kept for a mean: every value counts
+    places = [logged.shown.place, *script.functions.reached(callee.body)]
+    waits = script.readings.waits.of(logged.loop)
+    kept = (each.reading.node for each in waits if End.KEPT in each.ends)
+    if any(script.tree.inside(node, place) for node in kept for place in places):
         return True
     if next(script.readings.within(logged.call), None) is not None:
         return False
@@ -113,16 +117,6 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
     inner = [each for each in calls if told_by(script, each, logged.loop.role)]
     return bool(inner) and all(
         script.loops.frequency(each, callee) is Frequency.RARE for each in inner
-    )
-
-
-def _keeps(script: Script, logged: LogLine, callee: cst.FunctionDef) -> bool:
-    """Return whether what a line shows, or its callee reads, is only kept, so that each counts."""
-    places = [logged.shown.place, *script.functions.reached(callee.body)]
-    return any(
-        End.KEPT in wait.ends
-        and any(script.tree.inside(wait.reading.node, each) for each in places)
-        for wait in script.readings.waits.of(logged.loop)
     )
 
 

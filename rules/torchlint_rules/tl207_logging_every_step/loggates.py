@@ -121,9 +121,8 @@ def _draws(script: Script, line: cst.CSTNode) -> bool:
 
 def _counts(script: Script, line: cst.CSTNode) -> bool:
     """Return whether a line calls a function in view that adds up something of every pass."""
-    calls = script.tree.within(line, cst.Call)
-    bodies = (callee.body for call in calls if (callee := script.functions.callee(call)))
-    return any(next(script.tree.within(body, cst.AugAssign), None) is not None for body in bodies)
+    bodies = script.functions.reached(line)[1:]
+    return any(True for body in bodies for _ in script.tree.within(body, cst.AugAssign))
 
 
 def _texts(script: Script, line: cst.CSTNode) -> Iterator[str]:

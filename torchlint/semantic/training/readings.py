@@ -14,7 +14,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
-from torchlint.semantic.syntax.methods import method_of, receiver_of, root_of, word_of
+from torchlint.semantic.syntax.methods import receiver_of, root_of, word_of
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
@@ -114,15 +114,16 @@ class Readings(ValueAnalysis):
                 inner = inner.value
                 continue
             found, _, below = self._outermost(inner, casts=False)
-            detached = _is_method(inner, "detach")
+            detached = receiver_of(inner, "detach") is not None
             if found is None and not detached:
                 break
             if found in (Form.TENSOR, Form.NUMBER):
                 copied = True
-            shown = shown or detached or _is_method(inner, "cpu")
+            shown = shown or detached or receiver_of(inner, "cpu") is not None
             assert isinstance(inner, cst.Call)
             inner = inner.func.value if isinstance(inner.func, cst.Attribute) else below
-        if not copied or not (self._is_tensor(inner) or (shown and self._is_open(inner))):
+        unknown = shown and self.kinds.kind(inner) is Kind.UNKNOWN
+        if not copied or not (unknown or self._is_tensor(inner)):
             if cast or not copied or not self._comes_of_tensors(inner):
                 return None
         if self.values.placement.on_host(inner):
@@ -146,14 +147,10 @@ class Readings(ValueAnalysis):
     def _is_tensor(self, node: cst.BaseExpression) -> bool:
         return self.kinds.kind(node) in (Kind.TENSOR, Kind.LOSS)
 
-    def _is_open(self, node: cst.BaseExpression) -> bool:
-        """Return whether the kind of an expression is unknown."""
-        return self.kinds.kind(node) is Kind.UNKNOWN
-
     @memoized(False)
     def _comes_of_tensors(self, node: cst.BaseExpression) -> bool:
         """Return whether unseen functions computed a value from tensors that may be on a device."""
-        if not self._is_open(node):
+        if self.kinds.kind(node) is not Kind.UNKNOWN:
             return False
         if isinstance(node, (cst.Name, cst.Subscript, cst.Attribute)):
             root = root_of(node, items=True)
@@ -520,7 +517,3 @@ class Readings(ValueAnalysis):
             if not any(self.tree.inside(name, each) for each in besides)
             and self._is_hot(name, loop)
         ]
-
-
-def _is_method(node: cst.BaseExpression, name: str) -> bool:
-    return isinstance(node, cst.Call) and method_of(node) == name and not node.args

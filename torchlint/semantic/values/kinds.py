@@ -15,9 +15,11 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import (
     choices_of,
+    container_of,
     index_of,
     last_word,
     method_of,
+    receiver_of,
     replaces_itself,
 )
 from torchlint.semantic.values.annotated import Annotations
@@ -217,13 +219,14 @@ class Kinds(Analysis):
     @memoized(False)
     def _is_batch(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a whole batch of a loader, or an element of one."""
-        if isinstance(node, cst.Subscript):
-            return self._is_batch(node.value)
-        if not isinstance(node, cst.Name):
-            return False
-        reaching = self.scopes.reaching(node)
+        reaching = self.scopes.reaching(container_of(node))
         return bool(reaching) and all(
-            self._is_next(binding)
+            (
+                binding.how in (_ASSIGN, How.UNPACKED)
+                and binding.value is not None
+                and self.iteration.draws(binding.value)
+                and self.loader(binding.value) is not None
+            )
             or (
                 binding.how is _LOOP
                 and binding.value is not None
@@ -233,17 +236,11 @@ class Kinds(Analysis):
             for binding in reaching
         )
 
-    def _is_next(self, binding: Binding) -> bool:
-        """Return whether a name holds what `next` takes from the batches of a loader."""
-        drawn = binding.value if binding.how in (_ASSIGN, How.UNPACKED) else None
-        return drawn is not None and self.iteration.draws(drawn) and self.loader(drawn) is not None
-
     def _is_entry_of_batch(self, source: cst.BaseExpression, binding: Binding) -> bool:
         """Return whether a loop draws the values of a batch: `for k, v in batch.items():`."""
-        if not isinstance(source, cst.Call) or not isinstance(source.func, cst.Attribute):
-            return False
-        drawn = {"items": (1,), "values": ()}.get(source.func.attr.value)
-        return drawn == binding.path and self._is_batch(source.func.value)
+        whole = receiver_of(source)
+        drawn = {"items": (1,), "values": ()}.get(method_of(source))
+        return whole is not None and drawn == binding.path and self._is_batch(whole)
 
     def _kind_of_comparison(self, node: cst.Comparison) -> Kind:
         if any(
@@ -291,8 +288,6 @@ class Kinds(Analysis):
         return _UNKNOWN
 
     def _kind_of_named_call(self, name: str, node: cst.Call) -> Kind:
-        if name in ("builtins.iter", "builtins.next", "builtins.enumerate", "builtins.zip"):
-            return _UNKNOWN
         if draws_number(name, node):
             known = all(self.kind(arg.value) is _NUMBER for arg in node.args)
             return _NUMBER if known else _UNKNOWN

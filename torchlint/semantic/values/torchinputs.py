@@ -36,13 +36,11 @@ class TorchInputs(Analysis):
 
     def is_tensors(self, method: cst.Attribute) -> bool:
         """Return whether a method that is called is one of tensors alone, or for its arguments."""
-        word = method.attr.value
-        call = self.tree.parent(method)
-        if word in _METHODS or not isinstance(call, cst.Call):
+        word, call = method.attr.value, self.tree.parent(method)
+        if word not in _OVER_DIMENSIONS or not isinstance(call, cst.Call):
             return word in _METHODS
-        words = {arg.keyword.value: arg.value for arg in call.args if arg.keyword is not None}
-        given = words.get("dim")
-        return word in _OVER_DIMENSIONS and isinstance(given, (cst.Integer, cst.UnaryOperation))
+        given = [arg.value for arg in call.args if arg.keyword and arg.keyword.value == "dim"]
+        return any(isinstance(each, (cst.Integer, cst.UnaryOperation)) for each in given)
 
     def take(self, bindings: Iterable[Binding]) -> bool:
         """Return whether torch, or a method of tensors, takes the value of one of these."""
