@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.scope.scopes import Binding
+from torchlint.semantic.syntax.methods import named_arguments
 
 _FUNCTIONS: Final = frozenset(
     "abs amax amin argmax argmin argsort bmm clamp cos cosine_similarity cumsum exp "
@@ -39,7 +40,7 @@ class TorchInputs(Analysis):
         word, call = method.attr.value, self.tree.parent(method)
         if word not in _OVER_DIMENSIONS or not isinstance(call, cst.Call):
             return word in _METHODS
-        given = [arg.value for arg in call.args if arg.keyword and arg.keyword.value == "dim"]
+        given = named_arguments(call, "dim")
         return any(isinstance(each, (cst.Integer, cst.UnaryOperation)) for each in given)
 
     def take(self, bindings: Iterable[Binding]) -> bool:
