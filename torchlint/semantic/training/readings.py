@@ -173,6 +173,8 @@ class Readings(ValueAnalysis):
     def _is_made_of_tensors(self, call: cst.Call) -> bool:
         """Return whether an unseen function is called with tensors, and no array."""
         func = call.func
+        if self.names.name(func) == "builtins.sum":
+            return self._sums_members(call)
         if isinstance(func, cst.Attribute):
             if func.attr.value in _NUMPY and self._comes_of_tensors(func.value):
                 return True
@@ -194,6 +196,16 @@ class Readings(ValueAnalysis):
             else self._comes_of_tensors(each) or self.kinds.losses.in_container(each)
             for each, kind in given
         )
+
+    def _sums_members(self, call: cst.Call) -> bool:
+        """Return whether a call adds up the values of a dictionary that holds tensors."""
+        added = call.args[0].value if call.args else None
+        if not isinstance(added, (cst.GeneratorExp, cst.ListComp)) or added.for_in.ifs:
+            return False
+        held = receiver_of(added.for_in.iter, "values")
+        if held is None or self.tree.code(added.elt) != self.tree.code(added.for_in.target):
+            return False
+        return self._comes_of_tensors(held) or self.kinds.losses.in_container(held)
 
     def _outermost(
         self, node: cst.BaseExpression, casts: bool = True
