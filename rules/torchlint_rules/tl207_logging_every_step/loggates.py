@@ -122,7 +122,16 @@ def _draws(script: Script, line: cst.CSTNode) -> bool:
 def _counts(script: Script, line: cst.CSTNode) -> bool:
     """Return whether a line calls a function in view that adds up something of every pass."""
     bodies = script.functions.reached(line)[1:]
-    return any(True for body in bodies for _ in script.tree.within(body, cst.AugAssign))
+    added = (each.target for body in bodies for each in script.tree.within(body, cst.AugAssign))
+    return any(_outlives_call(script, target) for target in added)
+
+
+def _outlives_call(script: Script, target: cst.BaseExpression) -> bool:
+    """Return whether a target is no local variable of the function around it."""
+    if not isinstance(target, cst.Name):
+        return True
+    scope = script.scopes.lookup(target.value, script.scopes.scope(target))
+    return scope is None or scope.function is not script.scopes.function(target)
 
 
 def _texts(script: Script, line: cst.CSTNode) -> Iterator[str]:
