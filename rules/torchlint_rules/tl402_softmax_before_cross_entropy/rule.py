@@ -15,7 +15,6 @@ from torchlint.api import (
     Finding,
     Fix,
     Grad,
-    How,
     Impact,
     Kind,
     Note,
@@ -24,6 +23,14 @@ from torchlint.api import (
     Span,
     method_of,
     receiver_of,
+)
+from torchlint_rules.tl402_softmax_before_cross_entropy.activations import (
+    METHODS,
+    MOVES,
+    PASSING,
+    Activation,
+    ends,
+    maker,
 )
 
 _FUNCTIONS: Final = {
@@ -35,14 +42,6 @@ _CRITERIA: Final = {
     "torch.nn.CrossEntropyLoss": "ce", "torch.nn.NLLLoss": "nll", "torch.nn.BCELoss": "bce",
     "torch.nn.BCEWithLogitsLoss": "logits",
 }  # fmt: skip
-_LAYERS: Final = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "sigmoid": "Sigmoid"}
-_ACTIVATIONS: Final = {
-    name: word
-    for word, layer in _LAYERS.items()
-    for name in (f"torch.{word}", f"torch.nn.functional.{word}", f"torch.nn.{layer}")
-}
-_FUNCTIONAL: Final = frozenset(name for name in _ACTIVATIONS if name.rpartition(".")[2].islower())
-_METHODS: Final = tuple(_LAYERS)
 _TAKES: Final = {
     ("ce", "softmax"): "`{loss}` applies softmax itself: a second one, `{place}`, changes the loss "
     "and flattens its gradients; pass the logits",
@@ -58,16 +57,6 @@ _TAKES: Final = {
 }
 _WRONG: Final = "the loss changes: until now it was computed from probabilities"
 _ROUNDS: Final = "the loss rounds differently, and no longer saturates"
-_PASSING: Final = frozenset("squeeze unsqueeze view reshape flatten permute float to cuda".split())
-_MOVES: Final = ("to", "cuda", "cpu", "double", "float", "half")
-Path = tuple[int, ...]
-
-
-class Activation(NamedTuple):
-    """The activation at the end of a loss's input; `node` is the call or the layer."""
-
-    kind: str
-    node: cst.Call
 
 
 class Loss(NamedTuple):
@@ -86,7 +75,7 @@ class SoftmaxBeforeCrossEntropy(Rule):
             return
         seen: set[int] = set()
         for loss in _losses(script):
-            found = _ends(script, loss.given, (), ASSIGNED)
+            found = ends(script, loss.given, (), ASSIGNED)
             for each in found:
                 template = _TAKES.get((loss.kind, each.kind))
                 if template is None or id(each.node) in seen or _is_of_numbers(script, each.node):
@@ -143,7 +132,7 @@ def _loss(script: Script, call: cst.Call) -> str:
         return _FUNCTIONS.get(name, "")
     if not isinstance(call.func, (cst.Name, cst.Attribute, cst.Call)):
         return ""
-    made = _made(script, call.func) if call.args else None
+    made = maker(script, call.func) if call.args else None
     loss = _CRITERIA.get(script.name(made.func) or "", "") if made is not None else ""
     return loss if loss and script.kind(call.func) is Kind.CRITERION else ""
 
@@ -166,125 +155,13 @@ def _is_generative(script: Script, loss: Loss) -> bool:
 
 def _sources(script: Script, node: cst.BaseExpression) -> set[Binding]:
     """Return the assignments to the name that a value is a view of, also those of callers."""
-    while (owner := receiver_of(node, *_PASSING, *_MOVES)) is not None:
+    while (owner := receiver_of(node, *PASSING, *MOVES)) is not None:
         node = owner
     found = set(script.scopes.reaching(node)) if isinstance(node, cst.Name) else set()
     for parameter in [each.node for each in found if isinstance(each.node, cst.Param)]:
         for given in script.functions.given(parameter):
             found |= script.answer(_sources, given, set())
     return found
-
-
-def _made(script: Script, node: cst.BaseExpression) -> cst.Call | None:
-    """Return the call that built a layer or a loss, without moves to a device."""
-    value = script.values.value_of(node).node
-    if not isinstance(value, cst.Call):
-        return None
-    moved = receiver_of(value, *_MOVES) if script.name(value.func) is None else None
-    return script.answer(_made, moved, None) if moved is not None else value
-
-
-# -- what a value ends in --------------------------------------------------------
-
-
-def _ends(script: Script, node: cst.BaseExpression, path: Path, depth: int) -> list[Activation]:
-    """Return the activations that a value ends in, empty unless every path has one."""
-    if not depth:
-        return []
-    if isinstance(node, cst.Name):
-        return _joint([_bound(script, b, path, depth) for b in script.scopes.reaching(node)])
-    if isinstance(node, cst.IfExp):
-        return _joint([_ends(script, each, path, depth - 1) for each in (node.body, node.orelse)])
-    if isinstance(node, cst.Tuple) and path and path[0] < len(node.elements):
-        return _ends(script, node.elements[path[0]].value, path[1:], depth - 1)
-    if isinstance(node, cst.Subscript):
-        index = script.values.key(node)
-        inner = (index, *path) if isinstance(index, int) and index >= 0 else None
-        chosen = _ends(script, node.value, inner, depth - 1) if inner is not None else []
-        return chosen or _ends(script, node.value, path, depth - 1)
-    if isinstance(node, cst.Call):
-        return _called(script, node, path, depth)
-    return []
-
-
-def _joint(found: list[list[Activation]]) -> list[Activation]:
-    if not all(found) or len({each.kind for one in found for each in one}) > 1:
-        return []
-    return [each for one in found for each in one]
-
-
-def _bound(script: Script, binding: Binding, path: Path, depth: int) -> list[Activation]:
-    if isinstance(binding.node, cst.Param):
-        given = script.functions.given(binding.node)
-        return _joint([_ends(script, value, path, depth - 1) for value in given])
-    if binding.value is None or binding.starred:
-        return []
-    if binding.how is How.ASSIGN:
-        return _ends(script, binding.value, path, depth - 1)
-    if binding.how is How.UNPACKED:
-        return _ends(script, binding.value, (*binding.path, *path), depth - 1)
-    return []
-
-
-def _called(script: Script, call: cst.Call, path: Path, depth: int) -> list[Activation]:
-    """Return the activations that the value of a call ends in."""
-    name, func = script.name(call.func), call.func
-    first = call.args[0].value if call.args else None
-    if name is not None and name.startswith("torch."):
-        if name in _FUNCTIONAL and not path:
-            return [Activation(_ACTIVATIONS[name], call)]
-        if first is None or path:
-            return []
-        if name == "torch.nn.parallel.data_parallel":
-            ended = _layer_end(script, _made(script, first))
-            return [ended] if ended is not None else []
-        if name == "torch.log":
-            return _logarithm(call, _ends(script, first, path, depth - 1))
-        passes = name.removeprefix("torch.") in _PASSING
-        return _ends(script, first, path, depth - 1) if passes else []
-    callee = script.functions.callee(call)
-    if callee is not None:
-        if script.functions.is_generator(callee):
-            return []
-        returned = script.functions.returns(callee)
-        return _joint([_ends(script, value, path, depth - 1) for value in returned])
-    layer = _made(script, func)
-    ended = _layer_end(script, layer) if not path else None
-    if ended is not None:
-        return [Activation(ended.kind, call) if ended.node is layer else ended]
-    method, owner = method_of(call), receiver_of(call)
-    if owner is None or name is not None:
-        return []
-    if method in _METHODS and not path and _is_tensor(script, owner):
-        return [Activation(method, call)]
-    if method == "log" and not path:
-        return _logarithm(call, _ends(script, owner, path, depth - 1))
-    return _ends(script, owner, path, depth - 1) if method in _PASSING else []
-
-
-def _is_tensor(script: Script, node: cst.BaseExpression) -> bool:
-    kind = script.kind(node)
-    if kind is Kind.UNKNOWN:
-        return script.name(node) is None and script.code(node) != "self"
-    return kind in (Kind.TENSOR, Kind.LOSS)
-
-
-def _logarithm(call: cst.Call, inner: list[Activation]) -> list[Activation]:
-    if any(each.kind != "softmax" for each in inner):
-        return []
-    return [Activation("log(softmax)", call)] if inner else []
-
-
-def _layer_end(script: Script, layer: cst.BaseExpression | None) -> Activation | None:
-    """Return the activation that a layer is or, if it is a Sequential, ends in."""
-    if not isinstance(layer, cst.Call):
-        return None
-    name = script.name(layer.func) or ""
-    if name in _ACTIVATIONS and name not in _FUNCTIONAL:
-        return Activation(_ACTIVATIONS[name], layer)
-    if name != "torch.nn.Sequential" or not layer.args or layer.args[-1].star:
-        return None
-    return script.answer(_layer_end, script.values.value_of(layer.args[-1].value).node, None)
 
 
 # -- the fix ---------------------------------------------------------------------
@@ -305,14 +182,14 @@ def _without(script: Script, loss: Loss, activation: Activation) -> Edits | None
 
 def _of_criterion(script: Script, loss: Loss) -> Edits | None:
     """Make a criterion expect logits if its only inputs are sigmoids in its calls."""
-    made = _made(script, loss.node.func)
+    made = maker(script, loss.node.func)
     edits = script.edits.renamed(made, "BCEWithLogitsLoss") if made is not None else None
     if edits is None or made is loss.node.func:
         return None
     for each in _losses(script):
-        if _made(script, each.node.func) is not made:
+        if maker(script, each.node.func) is not made:
             continue
-        ended = _ends(script, each.given, (), ASSIGNED)
+        ended = ends(script, each.given, (), ASSIGNED)
         own = len(ended) == 1 and ended[0].kind == "sigmoid" and ended[0].node is each.given
         taken = _taken_out(script, ended[0].node) if own else None
         if taken is None:
@@ -340,8 +217,8 @@ def _taken_out(script: Script, call: cst.Call) -> Edits | None:
 
 def _operand(script: Script, call: cst.Call) -> cst.BaseExpression | None:
     """Return the operand of an activation."""
-    owner = receiver_of(call, *_METHODS, "log")
-    if owner is not None and script.name(call.func) is None and _made(script, call.func) is None:
+    owner = receiver_of(call, *METHODS, "log")
+    if owner is not None and script.name(call.func) is None and maker(script, call.func) is None:
         return owner
     given = script.calls.at(call).given("input", 0)
     return given.value if given is not None else None

@@ -1,0 +1,1 @@
+"""TL402: the rule, its page and its parts."""
