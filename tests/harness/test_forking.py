@@ -46,7 +46,7 @@ def test_torch_is_there_from_the_first_import_on(tmp_path: Path, imports: str) -
 def test_a_script_that_sets_variables_before_it_imports_torch_starts_alone(
     tmp_path: Path, name: str
 ) -> None:
-    script = write(tmp_path, f"import os\nos.environ[{name!r}] = '1'\n{SCRIPT}")
+    script = write(tmp_path, f"import os\nos.environ[{name!r}] = '3'\n{SCRIPT}")
     assert run(script).environment
     with closing(Runner(Plan(script), None)) as runner:
         runner.serve()
