@@ -51,7 +51,7 @@ def test_a_script_that_fails_at_a_line_with_a_fix_is_told_which(tmp_path: Path) 
     write(tmp_path, text)
     done = verify(tmp_path, "train.py", "--isolated")
     assert done.returncode == 2
-    error, offer = done.stderr.splitlines()
+    *_, error, offer = done.stderr.splitlines()
     assert error.startswith("error: train.py:13: the original script fails: IndexError: ")
     assert offer == "TL408 can mend this line: `torchlint fix --apply train.py`"
 
