@@ -56,11 +56,10 @@ class EvaluationOutsideAutocast(Rule):
             if autocast is None:
                 continue
             beside = script.modules.lineage.of(step.backward.func, recorded=False).calls
-            inner = {each for call, _ in beside for each in script.functions.callees(call)}
-            for call, network in beside:
-                if script.scopes.function(call) in inner:
-                    continue  # the call that runs it is told
-                if call not in told and _is_wide_teacher(script, call, network):
+            wide = [call for call, network in beside if _is_wide_teacher(script, call, network)]
+            inner = {each for call in wide for each in script.functions.callees(call)}
+            for call in wide:
+                if call not in told and script.scopes.function(call) not in inner:
                     told.add(call)
                     message = (
                         f"`{script.tree.brief(call)}` runs in float32 beside a step under "

@@ -51,3 +51,7 @@ WIDENING = [
 def test_no_fix_for_apples_device_adds_in_float64(code: str, example: Example) -> None:
     assert _is_wide(_fixed_in(example, code, "cuda"))
     assert not _is_wide(_fixed_in(example, code, "mps"))
+
+
+def test_some_fix_brings_float64_in_elsewhere() -> None:
+    assert {code for code, _ in WIDENING} - OF_CUDA

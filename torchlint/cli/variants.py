@@ -42,7 +42,7 @@ class Fixes:
         return tuple(variant for variant in (*alone, *whole) if variant.texts)
 
     def at(self, line: int) -> tuple[str, ...]:
-        """Return the codes of the rules that fix a line of a file, if no reason speaks against."""
+        """Return the codes of the rules with an exact or close fix for a line of the file."""
         return tuple(
             dict.fromkeys(
                 finding.code

@@ -147,15 +147,23 @@ def _is_loss_read_as_a_vector(
     script: Script, tensor: cst.BaseExpression, item: cst.Subscript
 ) -> bool:
     """Return whether an item of a loss is read with the index 0, as before torch 0.4."""
-    first = script.kind(tensor) is Kind.LOSS and script.values.key(item) == 0
-    return first and script.scopes.stored(item) is None
+    if script.kind(tensor) is not Kind.LOSS or script.values.key(item) != 0:
+        return False
+    made = script.values.value_of(tensor).node
+    if isinstance(made, cst.Call) and script.calls.at(made).argument("reduction").equals("none"):
+        return False
+    return script.scopes.stored(item) is None
 
 
 def _as_item(script: Script, tensor: cst.BaseExpression, item: cst.Subscript) -> Fix | None:
-    """Return the fix that reads a loss as a number, None where its first item must be a tensor."""
+    """Return the fix that reads a loss as a number, None where it may hold several.
+
+    Nor where a method of its first item is called.
+    """
     place = Span(script.span(tensor).end, script.span(item).end)
     plain = script.tree.source.text[place.start : place.end] == ".data[0]"
-    if not plain or isinstance(script.tree.parent(item), cst.Attribute):
+    used = isinstance(script.tree.parent(item), cst.Attribute)
+    if not plain or used or not script.values.losses.is_one_number(tensor):
         return None
     because = "reads a number where a loss of shape [1] gave a tensor"
     return Fix.close("Read the number", (Edit(place, ".item()"),), because=because)
