@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import textwrap
-from functools import cache
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+from once import once
 
 import torchlint
 from torchlint_rules.shared.breakingconstructs import CONSTRUCTS, NAMES
@@ -211,14 +213,10 @@ class Ran(NamedTuple):
     log: str
 
 
-@cache
-def _ran(directory: str) -> dict[str, Ran]:
-    """Compile every sample in one process that says where graphs break."""
-    import json
-    from pathlib import Path
-
+def _compiled(folder: Path) -> str:
+    """Compile every sample in one process, and return where it says that graphs break."""
     every = {**SAMPLES, **HANDLED, **GIVEN_UP, **RUN_INSIDE}
-    samples, script = Path(directory) / "samples.json", Path(directory) / "compile.py"
+    samples, script = folder / "samples.json", folder / "compile.py"
     samples.write_text(json.dumps(every), encoding="utf-8")
     script.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
     done = subprocess.run(
@@ -229,17 +227,17 @@ def _ran(directory: str) -> dict[str, Ran]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    found = {}
-    for part in done.stderr.split("@@ ")[1:]:
-        key, _, rest = part.partition("\n")
-        log, _, graphs = rest.rpartition("@= ")
-        found[key] = Ran(int(graphs.split()[0]), log)
-    return found
+    return done.stderr
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
-    return _ran(str(tmp_path_factory.mktemp("graphs")))
+    found = {}
+    for part in once(tmp_path_factory, "graphs", _compiled).split("@@ ")[1:]:
+        key, _, rest = part.partition("\n")
+        log, _, graphs = rest.rpartition("@= ")
+        found[key] = Ran(int(graphs.split()[0]), log)
+    return found
 
 
 def test_every_construct_has_a_sample() -> None:
