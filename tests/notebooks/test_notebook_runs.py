@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from cut_scripts import CODES, FIXTURES, REGISTRY, cells_of, fixed, free, sources
+from cut_scripts import CODES, REGISTRY, cells_of, fixed, free, sources
 from processes import stopped
 
 from torchlint.engine import FixResult
@@ -24,23 +24,12 @@ pytest.importorskip("torch", reason="runs cells with torch")
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="notebooks run in forks")
 
 RUNNER = Path(__file__).parents[1] / "cellruns.py"
-LONG = {
-    "tl105": "seconds of copying",
-    "tl205": "waits for every step",
-    "tl309": "TorchScript reads the source of a function from its file",
-    "character_gpt": "trains for seconds",
-    "image_classifier": "trains for seconds",
-    "seq2seq_attention": "trains for seconds",
-    "unet_amp": "trains for seconds",
-}
-"""The scripts that are not run, and why."""
+LONG = {"character_gpt", "image_classifier", "seq2seq_attention", "unet_amp"}
+"""The scripts that train for seconds, which are not run cell by cell."""
 SCRIPTS = [
     path
-    for path in (
-        *(folder / "slow.py" for folder in FIXTURES),
-        *sorted((FIXTURES[0].parents[1] / "scripts").rglob("before.py")),
-    )
-    if path.parent.name not in LONG and path.parent.name[:5] not in LONG
+    for path in sorted((Path(__file__).parents[2] / "fixtures/scripts").glob("*/before.py"))
+    if path.parent.name not in LONG
 ]
 CANNOT = {
     "a package that is not installed": r"ModuleNotFoundError",
