@@ -18,7 +18,6 @@ from torchlint.api import (
     Reading,
     Rule,
     Script,
-    State,
     method_of,
     receiver_of,
 )
@@ -234,9 +233,8 @@ def _is_average(script: Script, tensor: cst.BaseExpression) -> bool:
         return bool(sides) and all(_is_average(script, side) for side in sides)
     if not isinstance(value, cst.Call):
         return False
-    if script.kind(value.func) is Kind.CRITERION:
-        return script.kind(value) is Kind.LOSS
-    if (script.name(value.func) or "").startswith("torch.nn.functional."):
-        whole = script.calls.at(value).argument("reduction").state is State.ABSENT
+    functional = (script.name(value.func) or "").startswith("torch.nn.functional.")
+    if functional or script.kind(value.func) is Kind.CRITERION:
+        whole = script.values.reductions.word(value) not in ("none", "")
         return whole and script.kind(value) is Kind.LOSS
     return not value.args and method_of(value) in _AVERAGES

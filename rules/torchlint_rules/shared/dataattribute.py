@@ -149,10 +149,8 @@ def _is_loss_read_as_a_vector(
     """Return whether an item of a loss is read with the index 0, as before torch 0.4."""
     if script.kind(tensor) is not Kind.LOSS or script.values.key(item) != 0:
         return False
-    made = script.values.value_of(tensor).node
-    if isinstance(made, cst.Call) and script.calls.at(made).argument("reduction").equals("none"):
-        return False
-    return script.scopes.stored(item) is None
+    several = script.values.reductions.is_one_number(tensor) is False
+    return not several and script.scopes.stored(item) is None
 
 
 def _as_item(script: Script, tensor: cst.BaseExpression, item: cst.Subscript) -> Fix | None:
@@ -163,7 +161,7 @@ def _as_item(script: Script, tensor: cst.BaseExpression, item: cst.Subscript) ->
     place = Span(script.span(tensor).end, script.span(item).end)
     plain = script.tree.source.text[place.start : place.end] == ".data[0]"
     used = isinstance(script.tree.parent(item), cst.Attribute)
-    if not plain or used or not script.values.losses.is_one_number(tensor):
+    if not plain or used or script.values.reductions.is_one_number(tensor) is not True:
         return None
     because = "reads a number where a loss of shape [1] gave a tensor"
     return Fix.close("Read the number", (Edit(place, ".item()"),), because=because)

@@ -159,18 +159,11 @@ class DeferredSum:
         """Return whether a tensor certainly is zero-dimensional."""
         script = self.script
         if script.kind(tensor) is Kind.LOSS:
-            return not any(map(self._leaves_unreduced, script.tree.all(cst.Arg)))
+            return script.values.reductions.is_one_number(tensor) is not False
         if not isinstance(tensor, cst.Call) or method_of(tensor) not in ("sum", "mean"):
             return False
         own = [] if script.name(tensor.func) is None else tensor.args[:1]
         return len(tensor.args) == len(own)
-
-    def _leaves_unreduced(self, arg: cst.Arg) -> bool:
-        """Return whether an argument makes a criterion return one loss per sample."""
-        word = arg.keyword.value if arg.keyword is not None else ""
-        return (word == "reduction" and "none" in self.script.code(arg.value)) or (
-            word == "reduce" and self.script.values.value_of(arg.value).equals(False)
-        )
 
     def _added(self, addition: Accumulation, cast: str) -> Edits | None:
         return _joined(

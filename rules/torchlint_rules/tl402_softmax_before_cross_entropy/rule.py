@@ -120,7 +120,7 @@ def _losses(script: Script) -> Iterator[Loss]:
     for call in script.tree.all(cst.Call) if made else named:
         kind = _loss(script, call)
         given = script.calls.at(call).given("input", 0) if kind else None
-        picks = kind == "nll" and script.calls.at(call).argument("reduction").equals("none")
+        picks = kind == "nll" and script.values.reductions.word(call) == "none"
         if given is not None and not picks:
             yield Loss(kind, call, given.value)
 

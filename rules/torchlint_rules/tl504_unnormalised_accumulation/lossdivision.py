@@ -134,15 +134,7 @@ def _adds_up(script: Script, criterion: cst.CSTNode) -> bool:
 
 def _sums(script: Script, node: cst.Call) -> bool:
     """Return whether a criterion sums its losses over the samples."""
-    made = script.values.value_of(node.func).node
-    for call in (node, made):
-        if isinstance(call, cst.Call):
-            reduction = script.calls.at(call).argument("reduction")
-            if reduction.state is not State.ABSENT and not reduction.equals("mean"):
-                return True
-            if script.calls.at(call).argument("size_average").state is not State.ABSENT:
-                return True
-    return False
+    return script.values.reductions.word(node) != "mean"
 
 
 def _rate_is_scaled(script: Script, word: str) -> bool:

@@ -15,6 +15,7 @@ from torchlint.semantic.values.options import Options
 from torchlint.semantic.values.placement import Placement
 from torchlint.semantic.values.plain_numbers import PlainNumbers
 from torchlint.semantic.values.precision import Precision
+from torchlint.semantic.values.reductions import Reductions
 from torchlint.semantic.values.scores import Scores
 from torchlint.semantic.values.usage import Usage
 from torchlint.semantic.values.visibility import Visibility
@@ -35,6 +36,7 @@ class ValueFacts(KnownValues):
         self.options = Options(self)
         self.precision = Precision(self, vocabulary, self.options)
         self.autocasting = Autocasting(self, self.precision)
+        self.reductions = Reductions(self)
         self.visibility = Visibility(self)
         self.usage = Usage(self)
         self.call_extras = CallExtras(self)

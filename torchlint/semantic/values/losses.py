@@ -197,25 +197,6 @@ class Losses(Analysis):
         lists = [each for each in drawn or [source] if isinstance(each, (cst.List, cst.Tuple))]
         return [each.value for made in lists for each in made.elements]
 
-    def is_one_number(self, node: cst.BaseExpression) -> bool:
-        """Return whether `backward()` starts from a value without a gradient, as one number can."""
-        reaching = self.scopes.reaching(node)
-        return bool(reaching) and self._numbers.issuperset(reaching)
-
-    @cached_property
-    def _numbers(self) -> frozenset[Binding]:
-        """The bindings of names on which `backward()` is called without a gradient."""
-        alone = (
-            call.func.value
-            for call in self.tree.all(cst.Call)
-            if isinstance(call.func, cst.Attribute)
-            and call.func.attr.value == "backward"
-            and all(arg.keyword and not arg.star for arg in call.args)
-            and not named_arguments(call, "gradient")
-            and self.functions.callee(call) is None
-        )
-        return frozenset(each for name in alone for each in self.scopes.reaching(name))
-
     def is_attribute(self, node: cst.Attribute) -> bool:
         """Return whether an attribute (`output.loss`) goes backward in the function around it."""
         sent = self._attributes
