@@ -87,15 +87,12 @@ class DeprecatedApi(Rule):
         given = [arg for flag in _FLAGS if (arg := site.given(flag)) is not None]
         if not given or site.has_splat:
             return
-        flags = [site.argument(flag) for flag in _FLAGS if site.given(flag) is not None]
-        known = all(flag.is_literal and flag.literal in (True, False, None) for flag in flags)
-        average, each = (site.argument(flag) for flag in _FLAGS)
-        word = "none" if each.equals(False) else "sum" if average.equals(False) else "mean"
+        word = script.values.reductions.word(site.node)
         said = " and ".join(f"`{script.code(arg)}`" for arg in given)
-        instead = f'`reduction="{word}"`' if known else "`reduction=`"
+        instead = f'`reduction="{word}"`' if word else "`reduction=`"
         message = f"{said} is deprecated: write {instead}"
         fix = None
-        if known and site.given("reduction") is None:
+        if word and site.given("reduction") is None:
             edits = _reduced(script, site.node, given, word)
             fix = Fix.exact(f"Write {instead}", edits)
         yield Finding(self.code, script.span(given[0]), message, fix)

@@ -37,21 +37,21 @@ class Reductions(ValueAnalysis):
         each, average, word = (
             self.values.argument(call, name) for name in ("reduce", "size_average", "reduction")
         )
-        if each.equals(False):
-            return "none"
-        if word.state is not State.ABSENT:
-            return word.literal if isinstance(word.literal, str) else ""
-        if average.state is State.ABSENT or average.equals(True) or average.equals(None):
+        flags = [flag for flag in (each, average) if flag.state is not State.ABSENT]
+        if any(not flag.equals(None) for flag in flags):
+            known = all(flag.is_literal for flag in flags)
+            how = "none" if each.equals(False) else "sum" if average.equals(False) else "mean"
+            return how if known else ""
+        if word.state is State.ABSENT:
             return "mean"
-        return "sum" if average.equals(False) else ""
+        return word.literal if isinstance(word.literal, str) else ""
 
     @memoized(None)
     def is_one_number(self, loss: cst.BaseExpression) -> bool | None:
         """Return whether a loss is one number, False where it has several, None if not known."""
-        bound = self._bound(loss)
-        for one, sent_so in ((False, self._with_gradient), (True, self._alone)):
-            if bound and sent_so.issuperset(bound):
-                return one
+        sent_alone = {self._sent.get(each) for each in self._bound(loss)}
+        if sent_alone and None not in sent_alone:
+            return _together(sent_alone)
         origin = self.origins.of(loss)
         found = {self._is_made_one(each) for each in origin.values}
         return _together(found if origin.complete else {None, *found})
@@ -79,36 +79,25 @@ class Reductions(ValueAnalysis):
         return True if word and known.startswith("torch.nn.") else None
 
     @cached_property
-    def _alone(self) -> frozenset[Binding]:
-        return self._sent(with_gradient=False)
-
-    @cached_property
-    def _with_gradient(self) -> frozenset[Binding]:
-        return self._sent(with_gradient=True)
-
-    def _sent(self, with_gradient: bool) -> frozenset[Binding]:
-        """Return the names whose `backward()` gets a gradient or starts from their mean, or not."""
-        calls = [each for each in self.tree.all(cst.Call) if method_of(each) == "backward"]
-        return frozenset(
-            binding
-            for call in calls
-            if self.functions.callee(call) is None
-            for loss in list(sent(call))[-1:]
-            for whole in (receiver_of(loss, *_ALL),)
-            if bool(whole or (loss is receiver_of(call) and _has_gradient(call))) is with_gradient
-            for binding in self._bound(whole or loss)
-        )
+    def _sent(self) -> dict[Binding, bool]:
+        """Whether what goes backward does so as one number: itself, and without a gradient."""
+        found: dict[Binding, bool] = {}
+        for call in self.tree.all(cst.Call):
+            if method_of(call) == "backward" and self.functions.callee(call) is None:
+                *_, loss = sent(call)
+                whole = receiver_of(loss, *_ALL)
+                gradient = any(arg.keyword is None for arg in call.args)
+                gradient = gradient or bool(named_arguments(call, "gradient"))
+                alone = whole is None and not (gradient and loss is receiver_of(call))
+                for binding in self._bound(whole or loss):
+                    found[binding] = alone and found.get(binding, True)
+        return found
 
     def _bound(self, loss: cst.BaseExpression) -> tuple[Binding, ...]:
         """Return what a name, or an attribute of an object in view, may be bound to."""
         if isinstance(loss, cst.Attribute):
             return tuple(self.functions.attribute(loss))
         return tuple(self.scopes.reaching(loss))
-
-
-def _has_gradient(call: cst.Call) -> bool:
-    plain = any(arg.keyword is None for arg in call.args)
-    return plain or bool(named_arguments(call, "gradient"))
 
 
 def _together(found: set[bool | None]) -> bool | None:
