@@ -188,7 +188,7 @@ class EvaluationFacts(Evaluations):
 
     def __init__(self, loops: LoopFacts, modes: Modes, updates: Updates, calls: Calls) -> None:
         super().__init__(loops, modes)
-        self.flagged = FlaggedEvaluations(loops, updates, calls)
+        self.flagged = FlaggedEvaluations(loops, modes, updates, calls)
         self.escapes = Escapes(loops)
         self.recorded = Recorded(loops)
 

@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops, Role
+from torchlint.semantic.loops.modes import Mode, Modes
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import receiver_of
 from torchlint.semantic.training.updates import Act, Updates
@@ -29,8 +30,8 @@ class Branch(NamedTuple):
 
     suite: cst.CSTNode
     test: cst.BaseExpression
-    flag: cst.Name
-    """The name whose value decides the test."""
+    flag: cst.Name | cst.Attribute
+    """The name whose value decides the test, or the `training` of a network."""
     outcome: bool
 
 
@@ -49,8 +50,9 @@ class FlaggedEvaluation(NamedTuple):
 class FlaggedEvaluations(LoopAnalysis):
     """Finds the evaluations of code that goes backward only where a test of a flag holds."""
 
-    def __init__(self, loops: Loops, updates: Updates, calls: Calls) -> None:
+    def __init__(self, loops: Loops, modes: Modes, updates: Updates, calls: Calls) -> None:
         super().__init__(loops)
+        self.modes = modes
         self.updates = updates
         self.calls = calls
 
@@ -76,7 +78,9 @@ class FlaggedEvaluations(LoopAnalysis):
             return
         binding = self.scopes.only(branch.flag)
         found = FlaggedEvaluation(region, branch, region, also_trains=True)
-        if binding.how is How.LOOP:
+        if isinstance(branch.flag, cst.Attribute):
+            yield from self._in_eval(branch.flag.value, found)
+        elif binding.how is How.LOOP:
             around = [outer.node for outer in self.loops.around(region)]
             if binding.node in around and self._takes_turns(branch.flag, branch):
                 yield found
@@ -84,6 +88,21 @@ class FlaggedEvaluations(LoopAnalysis):
             function = self.scopes.function(branch.suite)
             if function is not None:
                 yield from self._calls(function, binding.node, found)
+
+    def _in_eval(
+        self, network: cst.BaseExpression, found: FlaggedEvaluation
+    ) -> Iterator[FlaggedEvaluation]:
+        """Yield the calls, after `eval()`, of the function around a region that heeds the mode."""
+        function, node = self.scopes.function(found.branch.suite), self.scopes.only(network).node
+        if function is None or self._outcome(found.branch, False) is not (not found.branch.outcome):
+            return
+        for call in self.functions.callers(function):
+            named = node.name.value if isinstance(node, cst.Param) else ""
+            given = self.functions.passed(call, function, named) or network
+            last = self.modes.last_switch(call, given)
+            if last is not None and last.mode is Mode.EVAL:
+                if self.scopes.blocks(last.call)[0] in self.scopes.blocks(call):
+                    yield found._replace(place=call, function=function, also_trains=False)
 
     def forwards(self, region: Region, branch: Branch) -> Iterator[cst.Call]:
         """Yield the calls of a region that run a network outside the branch that trains."""
@@ -126,7 +145,8 @@ class FlaggedEvaluations(LoopAnalysis):
         for test in (outer.test, kept) if kept is not None else (outer.test,):
             for flag in _flags(test):
                 binding = self.scopes.only(flag)
-                if binding.how is How.LOOP or isinstance(binding.node, cst.Param):
+                mode = isinstance(flag, cst.Attribute)
+                if mode or binding.how is How.LOOP or isinstance(binding.node, cst.Param):
                     yield Branch(outer.body, test, flag, outcome=True)
                     if outer.orelse is not None:
                         yield Branch(outer.orelse, test, flag, outcome=False)
@@ -204,7 +224,7 @@ class FlaggedEvaluations(LoopAnalysis):
 
         def outcome(test: cst.BaseExpression) -> bool | None:
             match test:
-                case cst.Name() if test is branch.flag:
+                case cst.Name() | cst.Attribute() if test is branch.flag:
                     return bool(given) if given is None or isinstance(given, (bool, str)) else None
                 case cst.UnaryOperation(expression=asked):
                     found = outcome(asked)
@@ -233,10 +253,10 @@ def _compared(operator: cst.BaseCompOp, given: object, wanted: object) -> bool |
     return None if equal is None else equal is not negated
 
 
-def _flags(test: cst.BaseExpression) -> Iterator[cst.Name]:
-    """Yield the names that a test like `train`, `not val`, `optimizer is not None` asks."""
+def _flags(test: cst.BaseExpression) -> Iterator[cst.Name | cst.Attribute]:
+    """Yield what a test like `train`, `net.training`, `optimizer is not None` asks."""
     match test:
-        case cst.Name():
+        case cst.Name() | cst.Attribute(attr=cst.Name("training")):
             yield test
         case cst.UnaryOperation(operator=cst.Not(), expression=asked):
             yield from _flags(asked)
