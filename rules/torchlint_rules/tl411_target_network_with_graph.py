@@ -14,10 +14,10 @@ class TargetNetworkWithGraph(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every call of a network that no optimizer holds, if it records in each step."""
         passes = list(script.modules.lineage.backward_passes())
-        sent = {call for each in passes for call, _ in script.modules.lineage.of(each.func).calls}
+        sent = {call for each in passes for call, _ in script.modules.lineage.of_loss(each).calls}
         told: set[cst.Call] = set()
         for backward in passes:
-            for call, network in script.modules.lineage.of(backward.func, recorded=False).calls:
+            for call, network in script.modules.lineage.of_loss(backward, recorded=False).calls:
                 if call in told or not _records_for_nothing(script, call, network, backward):
                     continue
                 inputs = script.modules.lineage.of_arguments(call)
@@ -52,7 +52,7 @@ def _records_for_nothing(
         return False
     if not (unheld.in_sight or unheld.copied):
         return False
-    behind = script.modules.lineage.of(backward.func).calls
+    behind = script.modules.lineage.of_loss(backward).calls
     return any(script.modules.unheld(each) is None for _, each in behind)
 
 

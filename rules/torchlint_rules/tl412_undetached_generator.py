@@ -25,12 +25,12 @@ class UndetachedGenerator(Rule):
             made = _stepped(script, backward)
             if not made or _is_differentiated(script, backward):
                 continue
-            behind = script.modules.lineage.of(backward.func).calls
+            behind = script.modules.lineage.of_loss(backward).calls
             others = {
                 call
                 for each in passes
                 if each is not backward
-                for call, _ in script.modules.lineage.of(each.func).calls
+                for call, _ in script.modules.lineage.of_loss(each).calls
             }
             for call, judge in behind:
                 if call in others or not made.issubset(script.modules.holders(judge)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -15,6 +15,7 @@ from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.losses import SENDING, sent
 
 _CUTS: Final = frozenset(
     "detach detach_ item tolist numpy argmax argmin eq ne gt ge lt le size dim numel".split()
@@ -72,7 +73,14 @@ class Lineage(LoopAnalysis):
 
     def of_arguments(self, call: cst.Call) -> Ancestry:
         """Return what the arguments of a call were computed by."""
-        found = [self.of(arg.value) for arg in call.args]
+        return self._of_all((arg.value for arg in call.args), recorded=True)
+
+    def of_loss(self, backward: cst.Call, recorded: bool = True) -> Ancestry:
+        """Return what a backward pass starts from was computed by."""
+        return self._of_all(sent(backward), recorded)
+
+    def _of_all(self, values: Iterable[cst.BaseExpression], recorded: bool) -> Ancestry:
+        found = [self.of(value, recorded) for value in values]
         return Ancestry(
             tuple(dict(pair for each in found for pair in each.calls).items()),
             any(each.asks for each in found),
@@ -201,10 +209,11 @@ class Lineage(LoopAnalysis):
         walk.asks = walk.asks or name in _LEAVES or method == "requires_grad_" or self._told(call)
         last = (name or "").rpartition(".")[2] or method
         walk.draws = walk.draws or last.removesuffix("_like") in _DRAWS
-        network = self.network(call)
-        if network is not None:
+        network, callee = self.network(call), self.functions.callee(call)
+        by_itself = callee is not None and network is not None and self.functions.is_self(network)
+        if network is not None and not by_itself:
             walk.calls[call] = network
-        elif (callee := self.functions.callee(call)) is not None:
+        elif callee is not None:
             self._visit_function(call, callee, walk)
         elif name is None:
             self._visit_unknown(call, walk)
@@ -229,7 +238,7 @@ class Lineage(LoopAnalysis):
     def backward_passes(self) -> Iterator[cst.Call]:
         """Yield the backward passes of the file."""
         for call in self.tree.all(cst.Call):
-            if method_of(call) in ("backward", "manual_backward") and self.loops.is_step(call):
+            if method_of(call) in SENDING and self.loops.is_step(call):
                 yield call
 
     def _told(self, call: cst.Call) -> bool:

@@ -32,6 +32,8 @@ _SCALES: Final = frozenset(
 _Identity = Binding | int | str
 """What a value is known by elsewhere: a binding, a function in view, or a name out of it."""
 _ARITHMETIC: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide)
+SENDING: Final = ("backward", "manual_backward")
+"""The methods that start a backward pass; Lightning's module has the second."""
 _SENDERS: Final = frozenset("accelerator fabric scaler loss_scaler model_engine engine".split())
 
 
@@ -217,11 +219,9 @@ class Losses(Analysis):
             func = call.func
             if type(func) is not cst.Attribute:
                 continue
-            if func.attr.value == "backward":
+            if func.attr.value in SENDING:
                 by_method = self.functions.callee(call) is not None
                 yield from (v for v in sent(call) if not (by_method and v is func.value))
-            elif func.attr.value == "manual_backward" and call.args:
-                yield call.args[0].value
         yield from self.hooks.losses()
 
 
@@ -236,7 +236,7 @@ def sent(call: cst.Call) -> Iterator[cst.BaseExpression]:
     if call.args and call.args[0].keyword is None:
         # accelerator.backward(loss), and loss.backward(gradient)
         yield call.args[0].value
-        if dotted(receiver).rpartition(".")[2] in _SENDERS:
+        if method_of(call) != "backward" or dotted(receiver).rpartition(".")[2] in _SENDERS:
             return
     yield receiver
 
