@@ -12,6 +12,7 @@ from torchlint.api import CallSite, Edits, Finding, Fix, Rule, Script, Span
 
 _UNDERSCORE: Final = "--local_rank"
 _DASH: Final = "--local-rank"
+_KEPT: Final = "local_rank"
 _VARIABLE: Final = "LOCAL_RANK"
 _DEEPSPEED: Final = re.compile("deepspeed")
 _LAUNCH: Final = "torch.distributed.launch"
@@ -81,14 +82,24 @@ def _is_comment(script: Script, text: cst.CSTNode) -> bool:
 
 
 def _is_known(script: Script) -> bool:
-    """Return whether the file reads the rank from the environment, or sets it itself."""
+    """Return whether the file reads the rank from the environment, or sets it by itself."""
     if any(_spelled(text) == _VARIABLE for text in script.tree.all(cst.SimpleString)):
         return True
     return any(
-        isinstance(each.target, cst.Attribute) and each.target.attr.value == "local_rank"
+        isinstance(each.target, cst.Attribute)
+        and each.target.attr.value == _KEPT
+        and not any(
+            part.attr.value == _KEPT for part in script.tree.within(line.value, cst.Attribute)
+        )
         for line in script.tree.all(cst.Assign)
         for each in line.targets
     )
+
+
+def _is_read(script: Script) -> bool:
+    """Return whether code reads the rank from something else than an object of its own class."""
+    read = (each for each in script.functions.attributes(_KEPT) if script.scopes.reads(each))
+    return any(script.functions.instance_of(each.value) is None for each in read)
 
 
 def _spelled(text: cst.SimpleString) -> str:
@@ -108,7 +119,7 @@ def _message(script: Script, site: CallSite, option: str) -> str:
     then = ""
     if site.argument("required").equals(True):
         then = ": under torchrun the script does not start"
-    elif script.functions.attributes("local_rank"):  # the file reads it
+    elif _is_read(script):
         kept = script.code(default.value) if default else "None"
         then = f": under torchrun every process keeps {kept}"
     elif not _has(site.node, _DASH) and _is_strict(script):
