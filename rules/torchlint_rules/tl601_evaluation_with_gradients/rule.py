@@ -34,12 +34,14 @@ class EvaluationWithGradients(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every evaluation, and every metric of a training step, that records a graph."""
         for evaluation in script.evaluations.all:
+            lacking = _calls_without(script, evaluation)
             recording = [
                 each
                 for each in evaluation.forwards
-                if each.records is Grad.ON and _learns(script, each.network)
+                if (each.records is Grad.ON or lacking) and _learns(script, each.network)
             ]
-            if not recording or any(e.records is Grad.UNKNOWN for e in evaluation.forwards):
+            unknown = any(each.records is Grad.UNKNOWN for each in evaluation.forwards)
+            if not recording or (unknown and not lacking):
                 continue
             region = evaluation.body
             if _is_wanted(script, evaluation.node) or script.evaluations.needs_gradients(region):
@@ -48,6 +50,9 @@ class EvaluationWithGradients(Rule):
             if use is GraphUse.TRAINED:
                 continue
             if use is GraphUse.ESCAPED and isinstance(evaluation.node, cst.FunctionDef):
+                continue
+            if lacking:
+                yield from self._calls(script, lacking, use)
                 continue
             names = list(dict.fromkeys(script.code(each.network) for each in recording))
             message = (
@@ -73,6 +78,18 @@ class EvaluationWithGradients(Rule):
             yield from self._prediction(script, function, call)
         for call in actions(script, covered):
             yield self._aside(script, call, "an action only", "medium")
+
+    def _calls(self, script: Script, lacking: list[cst.Call], use: GraphUse) -> Iterator[Finding]:
+        """Yield the calls of an evaluation that record, where its others turn gradients off."""
+        for call in lacking if use is GraphUse.DROPPED else ():
+            message = (
+                f"this call of `{script.tree.brief(call.func)}` evaluates with gradients on, "
+                "unlike its others: put it under `torch.no_grad()`"
+            )
+            line, title = script.tree.statement(call), "Evaluate under `torch.no_grad()`"
+            alone = isinstance(line, cst.SimpleStatementLine)
+            fix = without_graph(script, title, line) if alone else None
+            yield Finding(self.code, script.span(call), message, fix)
 
     def _by_flag(self, script: Script, found: FlaggedEvaluation) -> Finding:
         asked = script.code(found.branch.test)
@@ -134,6 +151,15 @@ class EvaluationWithGradients(Rule):
         )
         fix = without_graph(script, "Run it without gradients", script.tree.statement(call))
         return Finding(self.code, script.span(call), message, fix, impact=impact)
+
+
+def _calls_without(script: Script, evaluation: Evaluation) -> list[cst.Call]:
+    """Return the calls of an evaluation that record, if each forward pass is left to its caller."""
+    home = evaluation.function
+    if any(script.scopes.function(each.call) is not home for each in evaluation.forwards):
+        return []
+    found = [script.values.gradients.lacking(each.call) for each in evaluation.forwards]
+    return found[0] if all(found) else []
 
 
 def _learns(script: Script, network: cst.BaseExpression) -> bool:

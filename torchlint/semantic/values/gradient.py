@@ -37,6 +37,20 @@ class Gradients(Analysis):
 
     def grad(self, node: cst.CSTNode) -> Grad:
         """Return whether autograd records at a node."""
+        found = self._decided(node)
+        return self._of_function(found) if isinstance(found, cst.FunctionDef) else found
+
+    def lacking(self, node: cst.CSTNode) -> list[cst.Call]:
+        """Return the calls of the function around a node that record, if all others turn it off."""
+        function = self._decided(node)
+        if not isinstance(function, cst.FunctionDef) or self._marked(function) is not None:
+            return []
+        modes = {call: self.grad(call) for call in self.functions.callers(function)}
+        mixed = {*modes.values()} == {Grad.ON, Grad.OFF}
+        return [call for call, mode in modes.items() if mixed and mode is Grad.ON]
+
+    def _decided(self, node: cst.CSTNode) -> Grad | cst.FunctionDef:
+        """Return whether autograd records at a node, or the function whose callers decide it."""
         child: cst.CSTNode = node
         for outer in self.tree.ancestors(node):
             if type(outer) is cst.With and child is outer.body:
@@ -46,11 +60,9 @@ class Gradients(Analysis):
                         # enable_grad() has no effect inside inference_mode().
                         return Grad.OFF if self._inferring(outer) else mode
             elif type(outer) is cst.FunctionDef and child is outer.body:
-                mode = self._switched(node, outer)
-                return mode if mode is not None else self._of_function(outer)
+                return self._switched(node, outer) or outer
             child = outer
-        mode = self._switched(node, self.tree.module_of(node))
-        return mode if mode is not None else Grad.ON
+        return self._switched(node, self.tree.module_of(node)) or Grad.ON
 
     def is_volatile(self, region: cst.CSTNode) -> bool:
         """Return whether code asks for no graph as before torch 0.4, by `volatile=True`."""
@@ -173,10 +185,9 @@ class Gradients(Analysis):
 
     @memoized(Grad.ON)
     def _of_function(self, function: cst.FunctionDef) -> Grad:
-        for decorator in function.decorators:
-            mode = self.mode(decorator.decorator)
-            if mode is not None:
-                return mode
+        marked = self._marked(function)
+        if marked is not None:
+            return marked
         callers = self.functions.callers(function)
         if not callers:
             return self._module_wide()
@@ -185,6 +196,11 @@ class Gradients(Analysis):
             return Grad.UNKNOWN
         mode = modes.pop()
         return Grad.UNKNOWN if mode is Grad.OFF and self.functions.escapes(function) else mode
+
+    def _marked(self, function: cst.FunctionDef) -> Grad | None:
+        """Return the mode that a function's decorators set, None if they set none."""
+        modes = (self.mode(each.decorator) for each in function.decorators)
+        return next((mode for mode in modes if mode is not None), None)
 
     def _module_wide(self) -> Grad:
         """Return the mode that module-level code leaves for functions called elsewhere."""
