@@ -131,10 +131,7 @@ def _clears(line: cst.BaseStatement) -> bool:
 def _runs_network(script: Script, lines: list[cst.BaseStatement]) -> bool:
     """Return whether some statements compute more than a backward pass and a step."""
     return any(script.loops.runs_module(line) for line in lines) or any(
-        script.kind(call) is Kind.LOSS
-        and method_of(call) != "scale"
-        and isinstance(call.func, (cst.Name, cst.Attribute))
-        and script.kind(call.func) is Kind.CRITERION
+        script.kind(call) is Kind.LOSS and script.kind(call.func) is Kind.CRITERION
         for line in lines
         for call in script.tree.within(line, cst.Call)
     )

@@ -416,9 +416,6 @@ class _View:
             if place not in self.taken
         )
 
-    def _sees(self, symbol: Symbol) -> bool:
-        return symbol.path == self.path or symbol in self.seen
-
     def _linked(self, path: str, numbers: list[int]) -> LinkedModule:
         """Return the excerpts of one module, with the imports that they need."""
         names, stars = _merged(self.graph.links(Place(path, number)) for number in numbers)
@@ -457,9 +454,6 @@ class _View:
         yield from self.graph.users(symbol)
         if symbol.path != self.path and not is_test(symbol.path):
             yield from self.graph.users_at_home(symbol)
-
-    def _is_outside(self, place: Place) -> bool:
-        return place.path != self.path and place not in self.taken
 
 
 def _given(definition: Definition) -> tuple[str, ...]:

@@ -21,7 +21,6 @@ from torchlint.api import (
     Reading,
     Script,
     Span,
-    method_of,
 )
 from torchlint_rules.shared.dataattribute import without_graph
 from torchlint_rules.shared.storedmemory import may_change
@@ -157,13 +156,8 @@ class DeferredSum:
 
     def _is_scalar(self, tensor: cst.BaseExpression) -> bool:
         """Return whether a tensor certainly is zero-dimensional."""
-        script = self.script
-        if script.kind(tensor) is Kind.LOSS:
-            return script.values.reductions.is_one_number(tensor) is not False
-        if not isinstance(tensor, cst.Call) or method_of(tensor) not in ("sum", "mean"):
-            return False
-        own = [] if script.name(tensor.func) is None else tensor.args[:1]
-        return len(tensor.args) == len(own)
+        one = self.script.values.reductions.is_one_number(tensor)
+        return one is True or (one is None and self.script.kind(tensor) is Kind.LOSS)
 
     def _added(self, addition: Accumulation, cast: str) -> Edits | None:
         return _joined(

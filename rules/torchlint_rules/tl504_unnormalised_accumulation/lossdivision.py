@@ -118,7 +118,7 @@ def _is_scaled_call(script: Script, node: cst.Call, word: str, depth: int) -> bo
     inner = receiver_of(node, *_LOOKED_THROUGH)
     if inner is not None and script.kind(inner) in (Kind.TENSOR, Kind.LOSS):
         return _is_scaled(script, inner, word, depth - 1)
-    return _sums(script, node)
+    return script.values.reductions.word(node) != "mean"
 
 
 def _adds_up(script: Script, criterion: cst.CSTNode) -> bool:
@@ -127,14 +127,9 @@ def _adds_up(script: Script, criterion: cst.CSTNode) -> bool:
         if script.calls.at(call).method == "sum" and not call.args:
             if "mean" not in script.code(criterion):
                 return True
-        if _sums(script, call):
+        if script.values.reductions.word(call) != "mean":
             return True
     return False
-
-
-def _sums(script: Script, node: cst.Call) -> bool:
-    """Return whether a criterion sums its losses over the samples."""
-    return script.values.reductions.word(node) != "mean"
 
 
 def _rate_is_scaled(script: Script, word: str) -> bool:

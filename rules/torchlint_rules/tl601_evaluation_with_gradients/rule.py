@@ -34,7 +34,7 @@ class EvaluationWithGradients(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every evaluation, and every metric of a training step, that records a graph."""
         for evaluation in script.evaluations.all:
-            lacking = _calls_without(script, evaluation)
+            lacking = script.values.gradients.lacking(each.call for each in evaluation.forwards)
             recording = [
                 each
                 for each in evaluation.forwards
@@ -151,15 +151,6 @@ class EvaluationWithGradients(Rule):
         )
         fix = without_graph(script, "Run it without gradients", script.tree.statement(call))
         return Finding(self.code, script.span(call), message, fix, impact=impact)
-
-
-def _calls_without(script: Script, evaluation: Evaluation) -> list[cst.Call]:
-    """Return the calls of an evaluation that record, if each forward pass is left to its caller."""
-    home = evaluation.function
-    if any(script.scopes.function(each.call) is not home for each in evaluation.forwards):
-        return []
-    found = [script.values.gradients.lacking(each.call) for each in evaluation.forwards]
-    return found[0] if all(found) else []
 
 
 def _learns(script: Script, network: cst.BaseExpression) -> bool:

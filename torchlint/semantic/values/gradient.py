@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final
@@ -40,10 +41,10 @@ class Gradients(Analysis):
         found = self._decided(node)
         return self._of_function(found) if isinstance(found, cst.FunctionDef) else found
 
-    def lacking(self, node: cst.CSTNode) -> list[cst.Call]:
-        """Return the calls of the function around a node that record, if all others turn it off."""
-        function = self._decided(node)
-        if not isinstance(function, cst.FunctionDef) or self._marked(function) is not None:
+    def lacking(self, nodes: Iterable[cst.CSTNode]) -> list[cst.Call]:
+        """Return the calls of the one function around nodes that record, if its others do not."""
+        function, *others = {self._decided(node) for node in nodes}
+        if others or not isinstance(function, cst.FunctionDef) or self._marked(function):
             return []
         modes = {call: self.grad(call) for call in self.functions.callers(function)}
         mixed = {*modes.values()} == {Grad.ON, Grad.OFF}

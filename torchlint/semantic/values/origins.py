@@ -36,6 +36,7 @@ _SAME: Final = frozenset({"copy.copy", "copy.deepcopy"})
 _SEQUENCES: Final = frozenset({"builtins.list", "builtins.tuple", "builtins.sorted"})
 _WHOLE: Final = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 """What no code takes apart: a function that returns one returns several in other cases."""
+_LISTS: Final = (cst.Tuple, cst.List)
 _ADDING: Final = frozenset("append insert extend".split())
 
 
@@ -389,36 +390,27 @@ class Origins(Analysis):
                 reach.follow(plain[steps[0]], steps[1:])
             else:
                 reach.lost = True
-        elif method == "optimizers" and not plain and (hook := self._configures(owner)):
-            self._follow_configured(hook, steps, reach)
+        elif method == "optimizers" and not plain:
+            return self._follow_optimizers(owner, steps, reach)
         else:
             return False
         return True
 
-    def _configures(self, module: cst.BaseExpression) -> cst.FunctionDef | None:
-        """Return the method that makes the optimizers of one of Lightning's modules."""
+    def _follow_optimizers(self, module: cst.BaseExpression, steps: Steps, reach: _Reach) -> bool:
+        """Look through `self.optimizers()` to what Lightning's hook gives, alone or in lists."""
         owner = self.functions.instance_of(module)
-        return self.functions.method(owner, "configure_optimizers") if owner is not None else None
-
-    def _follow_configured(self, hook: cst.FunctionDef, steps: Steps, reach: _Reach) -> None:
-        """Follow `self.optimizers()` to the optimizers that the hook of the module gives."""
-        for given in self.functions.returns(hook):
-            made = self._configured(given)
-            first = steps[0] if steps else 0 if len(made) == 1 else None
-            chosen = made[first : first + 1] if isinstance(first, int) and first >= 0 else made
-            reach.lost = reach.lost or not chosen or first is None
-            for each in chosen:
+        hook = self.functions.method(owner, "configure_optimizers") if owner is not None else None
+        for given in self.functions.returns(hook) if hook is not None else ():
+            made = [given]
+            while made and isinstance(first := self.values.value_of(made[0]).node, _LISTS):
+                made = [each.value for each in first.elements]
+            at = steps[0] if steps else 0 if len(made) == 1 else None
+            made = made[at:][:1] if isinstance(at, int) and at >= 0 else made
+            reach.lost = reach.lost or not made or at is None
+            for each in made:
                 inner = ("optimizer",) if isinstance(each, cst.Dict) else ()
                 reach.follow(each, (*inner, *steps[1:]))
-
-    def _configured(self, given: cst.BaseExpression) -> list[cst.BaseExpression]:
-        """Return the optimizers, or descriptions of them, that Lightning takes from a value."""
-        value = self.values.value_of(given).node
-        if not isinstance(value, (cst.Tuple, cst.List)) or not value.elements:
-            return [given]
-        first = value.elements[0].value
-        listed = isinstance(self.values.value_of(first).node, (cst.Tuple, cst.List))
-        return self._configured(first) if listed else [each.value for each in value.elements]
+        return hook is not None
 
 
 def _pattern(name: cst.BaseExpression) -> re.Pattern[str] | None:
