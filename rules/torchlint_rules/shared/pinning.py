@@ -11,7 +11,6 @@ from torchlint.api import COLLATORS, TENSORS, Kind, Loader, Part, Script, State,
 
 _PIN: Final = "pin_memory"
 _ROWS: Final = "torch.utils.data.TensorDataset"
-_TENSOR: Final = "torch.Tensor"
 _COLLATE: Final = "collate_fn"
 _PINNABLE: Final = (Kind.TENSOR, Kind.SEQUENCE, Kind.MAPPING, Kind.NUMBER, Kind.STRING)
 
@@ -195,7 +194,7 @@ def _is_plain(script: Script, value: cst.BaseExpression) -> bool:
 
 def held(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
     """Return what a part of a batch is on which `to` or `cuda` is called here."""
-    if any(_asks_for_tensor(script, test, moved) for test in script.tree.tests_around(moved)):
+    if script.values.kinds.narrowing.is_tensor(moved):
         return Held.TENSOR
     loader = part.loader
     makers = _collate(loader)
@@ -209,15 +208,6 @@ def held(script: Script, part: Part, moved: cst.BaseExpression) -> Held:
     found = {_held_by(script, one, part, moved) for one in makers}
     found = found or {_held_unseen(script, part, moved)}
     return max(found, key=lambda each: each.value)
-
-
-def _asks_for_tensor(script: Script, test: cst.BaseExpression, moved: cst.BaseExpression) -> bool:
-    """Return whether a test is `torch.is_tensor(x)` or `isinstance(x, torch.Tensor)`."""
-    if not isinstance(test, cst.Call) or not test.args:
-        return False
-    name, wanted = script.name(test.func), [script.name(arg.value) for arg in test.args[1:]]
-    asks = name == "torch.is_tensor" or (name == "builtins.isinstance" and wanted == [_TENSOR])
-    return asks and script.code(test.args[0].value) == script.code(moved)
 
 
 def _is_shown(script: Script, loader: Loader, part: Part, moved: cst.BaseExpression) -> bool:

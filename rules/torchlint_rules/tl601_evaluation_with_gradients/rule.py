@@ -52,7 +52,9 @@ class EvaluationWithGradients(Rule):
             if use is GraphUse.ESCAPED and isinstance(evaluation.node, cst.FunctionDef):
                 continue
             if lacking:
-                yield from self._calls(script, lacking, use)
+                purpose = "its result only, unlike its other calls not under `no_grad`"
+                for call in lacking if use is GraphUse.DROPPED else ():
+                    yield self._aside(script, call, purpose)
                 continue
             names = list(dict.fromkeys(script.code(each.network) for each in recording))
             message = (
@@ -78,18 +80,6 @@ class EvaluationWithGradients(Rule):
             yield from self._prediction(script, function, call)
         for call in actions(script, covered):
             yield self._aside(script, call, "an action only", "medium")
-
-    def _calls(self, script: Script, lacking: list[cst.Call], use: GraphUse) -> Iterator[Finding]:
-        """Yield the calls of an evaluation that record, where its others turn gradients off."""
-        for call in lacking if use is GraphUse.DROPPED else ():
-            message = (
-                f"this call of `{script.tree.brief(call.func)}` evaluates with gradients on, "
-                "unlike its others: put it under `torch.no_grad()`"
-            )
-            line, title = script.tree.statement(call), "Evaluate under `torch.no_grad()`"
-            alone = isinstance(line, cst.SimpleStatementLine)
-            fix = without_graph(script, title, line) if alone else None
-            yield Finding(self.code, script.span(call), message, fix)
 
     def _by_flag(self, script: Script, found: FlaggedEvaluation) -> Finding:
         asked = script.code(found.branch.test)
@@ -149,7 +139,9 @@ class EvaluationWithGradients(Rule):
             f"`{script.code(call)}` is run for {purpose}, yet records a graph: put it "
             "under `torch.no_grad()`"
         )
-        fix = without_graph(script, "Run it without gradients", script.tree.statement(call))
+        line, title = script.tree.statement(call), "Run it without gradients"
+        alone = isinstance(line, cst.SimpleStatementLine)
+        fix = without_graph(script, title, line) if alone else None
         return Finding(self.code, script.span(call), message, fix, impact=impact)
 
 

@@ -139,9 +139,12 @@ class Losses(Analysis):
         names = (name for value in (*self.values, *made) for name in _containers(value))
         return frozenset(binding for name in names for binding in self.scopes.reaching(name))
 
-    def feeds(self, place: cst.Name) -> bool:
-        """Return whether a name's value becomes part of a value that `backward` is called on."""
-        return (place.value, self._home(place)) in self._fed
+    def feeds(self, place: cst.Name | cst.Attribute) -> bool:
+        """Return whether what a name or an attribute holds becomes part of what goes backward."""
+        if isinstance(place, cst.Name):
+            return (place.value, self._home(place)) in self._fed
+        parts = (each for value in self.values for each in self.tree.within(value, cst.Attribute))
+        return dotted(place) in map(dotted, parts)
 
     @cached_property
     def _fed(self) -> frozenset[tuple[str, int]]:
@@ -156,16 +159,6 @@ class Losses(Analysis):
             edge = [each.value for each in bindings if each.value is not None and each not in seen]
             seen.update(bindings)
         return frozenset(found)
-
-    def holds(self, attribute: cst.Attribute) -> bool:
-        """Return whether `backward` is called on a value made with an attribute."""
-        return dotted(attribute) in self._fed_attributes
-
-    @cached_property
-    def _fed_attributes(self) -> frozenset[str]:
-        return frozenset(
-            dotted(each) for value in self.values for each in self.tree.within(value, cst.Attribute)
-        )
 
     def _home(self, name: cst.Name) -> int:
         """Return the identity of the scope in which a name is bound."""

@@ -16,35 +16,33 @@ _TENSOR: Final = ("torch.Tensor", "torch.FloatTensor")
 class Narrowing(Analysis):
     """Finds the names that code has asked for a tensor: `if isinstance(v, torch.Tensor):`."""
 
-    def is_tensor(self, node: cst.Name) -> bool:
-        """Return whether a name stands in code that runs only where it stands for a tensor."""
-        if node.value not in self._asked:
+    def is_tensor(self, node: cst.BaseExpression) -> bool:
+        """Return whether an expression stands in code that runs only where it is a tensor."""
+        if self.tree.code(node) not in self._asked:
             return False
         for child, outer in self.tree.outward(node):
             if isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
                 return False
             if isinstance(outer, (cst.If, cst.IfExp)) and child is outer.body:
-                tested = (each for each in operands_of(outer.test) if self._asks(each, node.value))
+                tested = (each for each in operands_of(outer.test) if self._asks(each, node))
                 if _holds_all(outer.test) and any(True for _ in tested):
                     return True
         return False
 
     @cached_property
     def _asked(self) -> frozenset[str]:
-        """The names that a test of the file asks for a tensor."""
+        """The code of what a test of the file asks for a tensor."""
         tests = [each.test for each in self.tree.all(cst.If)]
         tests += (each.test for each in self.tree.all(cst.IfExp))
         parts = (part for test in tests for part in operands_of(test))
         calls = (part for part in parts if isinstance(part, cst.Call) and part.args)
-        names = {each.args[0].value.value for each in calls if type(each.args[0].value) is cst.Name}
-        return frozenset(names)
+        return frozenset(self.tree.code(each.args[0].value) for each in calls)
 
-    def _asks(self, test: cst.BaseExpression, name: str) -> bool:
+    def _asks(self, test: cst.BaseExpression, node: cst.BaseExpression) -> bool:
         """Return whether a test is `torch.is_tensor(x)` or `isinstance(x, torch.Tensor)`."""
         if not isinstance(test, cst.Call) or not test.args:
             return False
-        given = test.args[0].value
-        if not isinstance(given, cst.Name) or given.value != name:
+        if self.tree.code(test.args[0].value) != self.tree.code(node):
             return False
         function = self.names.name(test.func)
         return function == "torch.is_tensor" or (
