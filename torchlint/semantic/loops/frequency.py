@@ -306,10 +306,7 @@ class Frequencies(LoopAnalysis):
         """Return whether code makes an optimizer step, for which passes are only gathered."""
         return any(
             self.loops.makes_step(line)
-            or any(
-                method_of(call) == "step" and self.loops.is_step(call)
-                for call in self.tree.within(line, cst.Call)
-            )
+            or any(map(self.loops.is_update, self.tree.within(line, cst.Call)))
             for line in code
         )
 

@@ -85,9 +85,7 @@ class GradientAccumulations(LoopAnalysis):
             backwards = [call for call in calls if method_of(call) == "backward"]
             if not backwards or not self.step_functions.is_pass(function):
                 continue
-            steps = [
-                call for call in calls if method_of(call) == "step" and self.loops.is_step(call)
-            ]
+            steps = [call for call in calls if self.loops.is_update(call)]
             closings = {self._closing(step, function) for step in steps}
             closing = closings.pop() if len(closings) == 1 else None
             if closing is None or self._clears(function, besides=closing):
@@ -113,10 +111,7 @@ class GradientAccumulations(LoopAnalysis):
             and self.tree.holds(line.body, span)
             and next(self.loops.around(line), None) is not None
             and self._counts(line.test)
-            and any(
-                method_of(call) == "step" and self.loops.is_step(call)
-                for call in self.functions.own(line.body, cst.Call)
-            )
+            and any(map(self.loops.is_update, self.functions.own(line.body, cst.Call)))
             for line in self.tree.all(cst.If)
         )
 
@@ -142,11 +137,8 @@ class GradientAccumulations(LoopAnalysis):
         self, loop: Loop, backwards: list[cst.Call]
     ) -> Iterator[GradientAccumulation]:
         """Yield a loop if it steps once in several passes, which all run backward."""
-        steps = [
-            call
-            for call in self.functions.own(loop.node.body, cst.Call)
-            if method_of(call) == "step" and self.loops.is_step(call)
-        ]
+        own = self.functions.own(loop.node.body, cst.Call)
+        steps = [call for call in own if self.loops.is_update(call)]
         found = (
             self._closed_inside(loop, backwards, steps)
             if steps
@@ -180,7 +172,7 @@ class GradientAccumulations(LoopAnalysis):
             return None
         behind = block.body[block.body.index(loop.node) + 1 :]
         calls = [call for line in behind for call in self.functions.own(line, cst.Call)]
-        steps = [call for call in calls if method_of(call) == "step" and self.loops.is_step(call)]
+        steps = [call for call in calls if self.loops.is_update(call)]
         cleared = [
             call for call in calls if method_of(call) in _CLEARING and not self._gives_up(call)
         ]

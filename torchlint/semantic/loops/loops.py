@@ -28,6 +28,7 @@ from torchlint.semantic.syntax.methods import (
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
+from torchlint.semantic.values.losses import SENDING
 
 LoopNode = cst.For | cst.While
 
@@ -71,8 +72,7 @@ _FRAMES: Final = _HOLDERS | {cst.Lambda}
 _ROUNDS: Final = frozenset("epoch epochs episode episodes ep trial game round".split())
 _BATCH_MAKERS: Final = ("get_batch", "next_batch", "getbatch", "sample_batch", "random_batch")
 _TELLING: Final = frozenset("update_grad need_update".split())
-_BACKWARD: Final = ("backward", "manual_backward")
-_STEPS: Final = (*_BACKWARD, "step")
+_STEPS: Final = (*SENDING, "step")
 _PREDICTS: Final = "prediction_step"
 """The method of a trainer of Transformers that runs the network of its first argument."""
 _STEPPERS: Final = frozenset("opt optim optimizer optimiser".split())
@@ -376,7 +376,7 @@ class Loops(ValueAnalysis):
         if not isinstance(func, cst.Attribute):
             return False
         method = func.attr.value
-        if method in _BACKWARD:
+        if method in SENDING:
             return (
                 self.names.name(func) is None or self.names.name(func) == "torch.autograd.backward"
             )
@@ -389,6 +389,14 @@ class Loops(ValueAnalysis):
         last = func.value
         name = last.value if isinstance(last, cst.Name) else ""
         return kind is Kind.UNKNOWN and name.lower() in _STEPPERS and len(call.args) < 2
+
+    def is_update(self, call: cst.Call) -> bool:
+        """Return whether a call steps an optimizer."""
+        return method_of(call) == "step" and self.is_step(call)
+
+    def goes_backward(self, call: cst.Call) -> bool:
+        """Return whether a call runs a backward pass."""
+        return method_of(call) in SENDING and self.is_step(call)
 
     @memoized(False)
     def runs_module(self, region: cst.CSTNode) -> bool:

@@ -15,7 +15,7 @@ from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of
 from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
-from torchlint.semantic.values.losses import SENDING, sent
+from torchlint.semantic.values.losses import sent
 
 _CUTS: Final = frozenset(
     "detach detach_ item tolist numpy argmax argmin eq ne gt ge lt le size dim numel".split()
@@ -237,9 +237,7 @@ class Lineage(LoopAnalysis):
 
     def backward_passes(self) -> Iterator[cst.Call]:
         """Yield the backward passes of the file."""
-        for call in self.tree.all(cst.Call):
-            if method_of(call) in SENDING and self.loops.is_step(call):
-                yield call
+        return filter(self.loops.goes_backward, self.tree.all(cst.Call))
 
     def _told(self, call: cst.Call) -> bool:
         """Return whether a call passes `requires_grad=True`."""

@@ -154,11 +154,7 @@ class Optimizers(LoopAnalysis):
     @cached_property
     def steps(self) -> tuple[cst.Call, ...]:
         """The calls that step an optimizer, directly or through a gradient scaler."""
-        return tuple(
-            call
-            for call in self.tree.all(cst.Call)
-            if method_of(call) == "step" and self.loops.is_step(call)
-        )
+        return tuple(filter(self.loops.is_update, self.tree.all(cst.Call)))
 
     def stepped(self, call: cst.Call) -> cst.BaseExpression | None:
         """Return the optimizer that a `step` call steps, also through a gradient scaler."""

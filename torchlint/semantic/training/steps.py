@@ -25,7 +25,6 @@ _NO_FORWARD: Final = frozenset(
     "cuda cpu zero_grad init_hidden initHidden init_weights half float requires_grad_ "
     "get_parameters backward step clone generate".split()
 )
-_BACKWARDS: Final = ("backward", "manual_backward")
 
 
 class Step(NamedTuple):
@@ -106,13 +105,7 @@ class Steps(LoopAnalysis):
         )
 
     def _is_backward(self, call: cst.Call) -> bool:
-        func = call.func
-        return (
-            isinstance(func, cst.Attribute)
-            and func.attr.value in _BACKWARDS
-            and self.functions.callee(call) is None
-            and self.loops.is_step(call)
-        )
+        return self.functions.callee(call) is None and self.loops.goes_backward(call)
 
     def _is_trained(self, call: cst.Call) -> bool:
         if any(loop.role is Role.TRAIN_BATCH for loop in self.loops.around(call)):

@@ -76,11 +76,11 @@ class Updates(LoopAnalysis):
             return Act.CLIP
         if not isinstance(func, cst.Attribute):
             return None
+        if self.loops.is_update(call):
+            return Act.STEP
+        if self.loops.goes_backward(call):
+            return Act.BACKWARD
         method = func.attr.value
-        if method in ("backward", "manual_backward", "step"):
-            if not self.loops.is_step(call):
-                return None
-            return Act.STEP if method == "step" else Act.BACKWARD
         if method == "zero_grad":
             return Act.CLEAR
         return Act.CLIP if method in _CLIP_METHODS and self.names.name(func) is None else None
