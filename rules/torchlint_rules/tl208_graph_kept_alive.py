@@ -189,8 +189,7 @@ def _is_factor(script: Script, side: cst.BaseExpression, given: cst.Param) -> bo
 def _sent_with_others(script: Script, addition: Accumulation | Addition) -> bool:
     """Return whether `backward()` is called on the collected value itself."""
     target = container_of(addition.target)
-    named = isinstance(target, (cst.Name, cst.Attribute))
-    return named and script.values.losses.feeds(target)
+    return isinstance(target, (cst.Name, cst.Attribute)) and script.values.losses.feeds(target)
 
 
 def _leaves(script: Script, value: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

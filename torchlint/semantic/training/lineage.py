@@ -210,7 +210,7 @@ class Lineage(LoopAnalysis):
         last = (name or "").rpartition(".")[2] or method
         walk.draws = walk.draws or last.removesuffix("_like") in _DRAWS
         network, callee = self.network(call), self.functions.callee(call)
-        by_itself = callee is not None and network is not None and self.functions.is_self(network)
+        by_itself = callee is not None and network is call.func and self.functions.is_self(network)
         if network is not None and not by_itself:
             walk.calls[call] = network
         elif callee is not None:

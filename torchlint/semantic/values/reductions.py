@@ -17,6 +17,7 @@ from torchlint.semantic.values.values import State
 
 _FLAGS: Final = ("reduce", "size_average")
 _ALL: Final = ("mean", "sum")
+_WHOLE: Final = ("torch.mean", "torch.sum")
 _KEEPING: Final = "to cuda cpu float double half clone detach div mul add sub div_ mul_ neg".split()
 """The methods of a tensor that give as many numbers."""
 
@@ -63,6 +64,8 @@ class Reductions(ValueAnalysis):
         if name is None and tensor is not None:
             whole = method_of(value) in _ALL and not value.args
             return True if whole else self.is_one_number(tensor)
+        if name in _WHOLE:
+            return True if len(value.args) == 1 else None
         word, made = self.word(value), self.values.value_of(value.func).node
         if word == "none":
             return False
