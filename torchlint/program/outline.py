@@ -16,7 +16,8 @@ from torchlint.notebook import is_notebook
 from torchlint.source import Source
 
 _TEST: Final = re.compile(
-    r"(?:^|/)(?:tests?|testing|benchmarks?|docs?)/|(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.\w+$"
+    r"(?:^|/)(?:tests?|testing|benchmarks?|docs?)/|"
+    r"(?:^|/)(?:(?:test|smoke)_[^/]*|[^/]*_(?:test|smoke)|conftest)\.\w+$"
 )
 
 
