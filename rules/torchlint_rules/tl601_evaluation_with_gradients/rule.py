@@ -34,7 +34,8 @@ class EvaluationWithGradients(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every evaluation, and every metric of a training step, that records a graph."""
         for evaluation in script.evaluations.all:
-            lacking = script.values.gradients.lacking(each.call for each in evaluation.forwards)
+            function, calls = evaluation.function, [each.call for each in evaluation.forwards]
+            lacking = script.values.gradients.lacking(function, calls) if function else []
             recording = [
                 each
                 for each in evaluation.forwards

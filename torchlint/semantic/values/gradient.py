@@ -41,10 +41,9 @@ class Gradients(Analysis):
         found = self._decided(node)
         return self._of_function(found) if isinstance(found, cst.FunctionDef) else found
 
-    def lacking(self, nodes: Iterable[cst.CSTNode]) -> list[cst.Call]:
-        """Return the calls of the one function around nodes that record, if its others do not."""
-        function, *others = {self._decided(node) for node in nodes}
-        if others or not isinstance(function, cst.FunctionDef) or self._marked(function):
+    def lacking(self, function: cst.FunctionDef, nodes: Iterable[cst.CSTNode]) -> list[cst.Call]:
+        """Return the calls of a function around nodes that record there, if its others do not."""
+        if {*map(self._decided, nodes)} != {function} or self._marked(function):
             return []
         modes = {call: self.grad(call) for call in self.functions.callers(function)}
         mixed = {*modes.values()} == {Grad.ON, Grad.OFF}
