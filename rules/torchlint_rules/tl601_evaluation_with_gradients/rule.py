@@ -53,7 +53,7 @@ class EvaluationWithGradients(Rule):
             if use is GraphUse.ESCAPED and isinstance(evaluation.node, cst.FunctionDef):
                 continue
             if lacking:
-                purpose = "its result only, unlike its other calls not under `no_grad`"
+                purpose = "its result alone, as other calls under `no_grad` are"
                 for call in lacking if use is GraphUse.DROPPED else ():
                     yield self._aside(script, call, purpose)
                 continue
