@@ -163,10 +163,11 @@ class Additions(ValueAnalysis):
 
     def _entered(self, target: cst.Subscript, value: cst.BaseExpression) -> Addition | None:
         index = target.slice[0].slice
-        plain = isinstance(index, cst.Index) and not isinstance(index.value, cst.SimpleString)
-        kind = self.kinds.kind(target.value)
-        if not plain or kind is Kind.MAPPING:
+        if not isinstance(index, cst.Index) or isinstance(index.value, cst.SimpleString):
             return None
+        if self.kinds.kind(target.value) is Kind.MAPPING:
+            if self.kinds.kind(index.value) is not Kind.NUMBER:
+                return None
         if self.values.placement.may_be_on_device(target.value):
             return None
         return Addition(Adding.ENTRY, target, (value,))
