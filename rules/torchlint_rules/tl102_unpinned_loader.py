@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Loader, Rule, Script, TrainerArguments
 from torchlint_rules.shared.grouping import joined, maker
-from torchlint_rules.shared.pinning import available, unpinned, unseen
+from torchlint_rules.shared.pinning import available, is_unpinned, unseen
 
 _PIN: Final = "pin_memory"
 _OPTION: Final = "dataloader_pin_memory"
@@ -28,7 +29,8 @@ class UnpinnedLoader(Rule):
                 yield from self._of_trainer(script, arguments)
 
     def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
-        for loader in unpinned(script):
+        own = script.tree.in_file(script.loaders)
+        for loader in filter(partial(is_unpinned, script), own):
             asked = available(script)
             assert asked is not None
             message = (

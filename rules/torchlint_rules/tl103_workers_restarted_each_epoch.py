@@ -40,7 +40,7 @@ class WorkersRestartedEachEpoch(Rule):
             yield from self._of_trainer(script, arguments)
 
     def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
-        for loader in script.loaders:
+        for loader in script.tree.in_file(script.loaders):
             workers = _workers(script, loader)
             if workers is None or not _restarts_same(script, loader):
                 continue

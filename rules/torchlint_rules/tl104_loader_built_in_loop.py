@@ -26,7 +26,7 @@ from torchlint_rules.shared.rebuilding import is_rare, ways
 class LoaderBuiltInLoop(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loader that an epoch loop builds again from the same arguments."""
-        loaders = list(script.loaders)
+        loaders = list(script.tree.in_file(script.loaders))
         epochs = _epoch_loops(script) if loaders else []
         for loader in loaders:
             found = _remade(script, loader, epochs)
@@ -55,7 +55,7 @@ class LoaderBuiltInLoop(Rule):
 
     def _iterators(self, script: Script) -> Iterator[Finding]:
         """Yield the iterators of which each training step draws one batch."""
-        for call in script.calls.of("builtins.iter"):
+        for call in script.tree.in_file(script.calls.of("builtins.iter")):
             outer = script.tree.parent(script.tree.parent(call.node))
             if not isinstance(outer, cst.Call) or script.name(outer.func) != "builtins.next":
                 continue

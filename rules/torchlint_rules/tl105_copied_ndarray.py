@@ -32,7 +32,7 @@ _READING: Final = ("__getitem__", "__getitems__")
 class CopiedNdarray(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every array that is copied for each item or step."""
-        for site in script.calls.of("torch.tensor"):
+        for site in script.tree.in_file(script.calls.of("torch.tensor")):
             given = site.given("data")
             keywords = {arg.keyword.value if arg.keyword else "data" for arg in site.node.args}
             if given is None or site.has_splat or not keywords <= _KEYWORDS:

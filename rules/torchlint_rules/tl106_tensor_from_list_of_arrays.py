@@ -37,7 +37,7 @@ class TensorFromListOfArrays(Rule):
 
     def _of_calls(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         """Yield the findings for single calls, each with the list that it gets."""
-        for site in script.calls.of(*_MAKERS):
+        for site in script.tree.in_file(script.calls.of(*_MAKERS)):
             given = site.given("data", 0)
             if given is None or given.star or (site.name in _TYPED and len(site.node.args) != 1):
                 continue

@@ -21,7 +21,7 @@ class TokenisedEachStep(Rule):
         yield from joined(script, self._found(script), ("call", "calls"))
 
     def _found(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
-        for call in script.tree.all(cst.Call):
+        for call in script.tree.own(cst.Call):
             tokenizer = tokenizer_of(script, call)
             if tokenizer is None:
                 continue

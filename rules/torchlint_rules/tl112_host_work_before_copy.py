@@ -36,7 +36,7 @@ class HostWorkBeforeCopy(Rule):
         """Flag the work on the batches of a loader that a copy to the device follows."""
         if not script.program.devices.can_use_accelerator:
             return
-        for site in script.calls.of_methods("to", "cuda"):
+        for site in script.tree.in_file(script.calls.of_methods("to", "cuda")):
             call = site.node
             move = script.program.moves.move(call) if script.loops.each_step(call) else None
             found = _found(script, move) if move is not None else None

@@ -64,11 +64,11 @@ class ScalarsReadOneByOne(Rule):
         """Yield the comprehensions that read the values of a dictionary one by one."""
         if not script.tree.mentions(".items", ".values"):
             return
-        for each in script.tree.all(cst.DictComp):
+        for each in script.tree.own(cst.DictComp):
             drawn = each.for_in.target
             if isinstance(drawn, cst.Tuple):
                 yield from self._of_values(script, each, each.value, drawn.elements[-1].value)
-        for made in script.tree.all(cst.ListComp):
+        for made in script.tree.own(cst.ListComp):
             yield from self._of_values(script, made, made.elt, made.for_in.target)
 
     def _of_values(

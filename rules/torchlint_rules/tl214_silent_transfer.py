@@ -62,7 +62,7 @@ class _Transfer(NamedTuple):
 
 def _types(script: Script) -> Iterator[_Transfer]:
     """Yield the conversions to a type of the host whose result goes back to the device."""
-    for site in script.calls.of_methods("type"):
+    for site in script.tree.in_file(script.calls.of_methods("type")):
         call = site.node
         func = cst.ensure_type(call.func, cst.Attribute)
         method = _conversion(script, call)
@@ -151,7 +151,7 @@ def _is_item(script: Script, node: cst.BaseExpression) -> bool:
 
 def _lookups(script: Script) -> Iterator[_Transfer]:
     """Yield the indices that are copied to a table on the host, whose rows go back."""
-    for site in script.calls.of_methods("cpu"):
+    for site in script.tree.in_file(script.calls.of_methods("cpu")):
         index, table = site.node, _table(script, site.node)
         if table is None or not script.values.placement.on_host(table):
             continue
@@ -193,7 +193,7 @@ def _rows_go_back(script: Script, index: cst.Call) -> bool:
 
 def _counts(script: Script) -> Iterator[_Transfer]:
     """Yield the calls that ask the device for the size of their result."""
-    for sync in script.readings.syncs.of(Cause.SIZED):
+    for sync in script.tree.in_file(script.readings.syncs.of(Cause.SIZED)):
         if sync.word in _SIZES:
             yield _Transfer(sync.node, _SIZES[sync.word])
 
@@ -203,7 +203,7 @@ def _counts(script: Script) -> Iterator[_Transfer]:
 
 def _scales(script: Script) -> Iterator[_Transfer]:
     """Yield the log lines that read a scaler's scale."""
-    for site in script.calls.of_methods("get_scale"):
+    for site in script.tree.in_file(script.calls.of_methods("get_scale")):
         call = site.node
         func = cst.ensure_type(call.func, cst.Attribute)
         if script.kind(func.value) is Kind.SCALER and script.readings.is_logged(call):
@@ -216,8 +216,8 @@ def _scales(script: Script) -> Iterator[_Transfer]:
 def _entries(script: Script) -> Iterator[_Transfer]:
     """Yield the tensors that become a number in an entry of an array, or of a tensor there."""
     lines: list[cst.Assign | cst.AugAssign] = [
-        *script.tree.all(cst.Assign),
-        *script.tree.all(cst.AugAssign),
+        *script.tree.own(cst.Assign),
+        *script.tree.own(cst.AugAssign),
     ]
     for line in lines:
         target = line.target if isinstance(line, cst.AugAssign) else line.targets[0].target

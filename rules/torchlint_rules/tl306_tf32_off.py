@@ -54,7 +54,7 @@ class Tf32Off(Rule):
             return
         program = trains(script)
         node = place(script) if program or (steps and _trains_its_own(script)) else None
-        if node is None:
+        if node is None or not script.tree.is_own(node):
             return
         edits = setting(script, _LINE) if program else None
         fix = None

@@ -54,7 +54,7 @@ class FrozenEncoderEachStep(Rule):
 
 def _encoding(script: Script) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
     """Yield the calls of frozen networks that a training repeats for the same data."""
-    for call in script.tree.all(cst.Call):
+    for call in script.tree.own(cst.Call):
         network = script.modules.lineage.network(call)
         if network is None or not _is_repeated(script, call):
             continue

@@ -18,7 +18,9 @@ class TargetNetworkWithGraph(Rule):
         told: set[cst.Call] = set()
         for backward in passes:
             for call, network in script.modules.lineage.of_loss(backward, recorded=False).calls:
-                if call in told or not _records_for_nothing(script, call, network, backward):
+                if call in told or not script.tree.is_own(call):
+                    continue
+                if not _records_for_nothing(script, call, network, backward):
                     continue
                 inputs = script.modules.lineage.of_arguments(call)
                 if call in sent and _may_carry_gradients(script, inputs, backward):

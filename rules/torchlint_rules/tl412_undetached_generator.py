@@ -22,10 +22,11 @@ class UndetachedGenerator(Rule):
         """Flag what a backward pass sends into a network that its optimizer does not hold."""
         passes = list(script.modules.lineage.backward_passes())
         for backward in passes:
-            made = _stepped(script, backward)
+            calls = script.modules.lineage.of_loss(backward).calls
+            behind = [each for each in calls if script.tree.is_own(each[0])]
+            made = _stepped(script, backward) if behind else frozenset()
             if not made or _is_differentiated(script, backward):
                 continue
-            behind = script.modules.lineage.of_loss(backward).calls
             others = {
                 call
                 for each in passes

@@ -61,7 +61,8 @@ _TITLE: Final = "Pass `fused={}`"
 class UnfusedOptimizer(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every optimizer that has a fused kernel and leaves `fused` at its default."""
-        sites = [site for site in script.optimizers if site.name in _OWNERS and _undecided(site)]
+        own = script.tree.in_file(script.optimizers)
+        sites = [site for site in own if site.name in _OWNERS and _undecided(site)]
         sites = [
             site
             for site in sites

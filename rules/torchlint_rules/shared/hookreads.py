@@ -83,10 +83,10 @@ def _one(script: Script, code: str, waits: list[HookWait]) -> Finding:
 
 
 def hook_waits(script: Script) -> list[HookWait]:
-    """Return the waits of the methods that a framework calls, in source order."""
+    """Return the waits of the file's methods that a framework calls, in source order."""
     found: list[HookWait] = []
     if script.program.devices.can_use_accelerator:
-        for function in script.tree.all(cst.FunctionDef):
+        for function in script.tree.own(cst.FunctionDef):
             rate = script.loops.rate(function)
             if rate in (Rate.STEP, Rate.EVALUATION_STEP):
                 waits = [*_reads(script, function, rate), *_lines(script, function, rate)]

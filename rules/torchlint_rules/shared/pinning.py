@@ -24,23 +24,17 @@ class Held(Enum):
     OTHER = 3
 
 
-def unpinned(script: Script) -> list[Loader]:
-    """Return the loaders that could pin, do not, and whose batches are moved."""
-    return script.once(_unpinned)
-
-
-def _unpinned(script: Script) -> list[Loader]:
+def is_unpinned(script: Script, loader: Loader) -> bool:
+    """Return whether a loader could pin, does not, and its batches are moved."""
     if available(script) is None or script.values.hosting.has_default_device:
-        return []
-    return [
-        loader
-        for loader in script.loaders
-        if _leaves_unpinned(script, loader)
+        return False
+    return (
+        _leaves_unpinned(script, loader)
         and not loader.is_unread
         and not loader.holds_tokens
         and _can_pin(script, loader)
         and _moves(script, loader)
-    ]
+    )
 
 
 def _leaves_unpinned(script: Script, loader: Loader) -> bool:

@@ -14,7 +14,7 @@ _SHARES: Final = "read as well: keep this on the device, too"
 
 def step_reads(script: Script, code: str) -> Iterator[Finding]:
     """Yield a finding for each function of one step that only returns or keeps what it reads."""
-    if not script.program.devices.can_use_accelerator:
+    if not script.readings.are_in_file or not script.program.devices.can_use_accelerator:
         return
     for step, found in script.once(kept_in_steps):
         shown = script.tree.brief(found[0].reading.node)

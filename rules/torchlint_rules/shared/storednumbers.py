@@ -15,7 +15,7 @@ _HOST: Final = ("cpu", None)
 
 def stored_numbers(script: Script, code: str, role: Role) -> Iterator[Finding]:
     """Yield a finding for each read of a batch loop whose number goes back to the device."""
-    if not script.program.devices.can_use_accelerator:
+    if not script.readings.are_in_file or not script.program.devices.can_use_accelerator:
         return
     for loop in script.loops.of(role):
         for read in script.readings.within(loop.node.body):

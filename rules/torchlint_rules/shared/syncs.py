@@ -37,7 +37,7 @@ _STAYS: Final = "every pass waits here as well: read both once"
 
 def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
     """Yield a finding for every avoidable sync in the batch loops with a role."""
-    if not script.loops.of(role) or not script.program.devices.can_use_accelerator:
+    if not script.readings.are_in_file or not script.program.devices.can_use_accelerator:
         return
     sums = [each for loop in script.loops.of(role) for each in deferrable_sums(script, loop)]
     shown = {id(each.shown.place) for each in script.once(log_lines)}

@@ -55,7 +55,7 @@ class LoaderWithoutWorkers(Rule):
                 yield Finding(self.code, span, message, fix, notes)
 
     def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
-        for loader in script.loaders:
+        for loader in script.tree.in_file(script.loaders):
             traits = self._traits(script, loader)
             if traits is None or any(trait in traits for trait in _EXEMPT):
                 continue

@@ -34,7 +34,7 @@ class TensorDatasetByItem(Rule):
         yield from joined(script, self._of_loaders(script), ("loader", "loaders"))
 
     def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
-        for loader in script.loaders:
+        for loader in script.tree.in_file(script.loaders):
             dataset = loader.dataset
             tensors = script.loaders.batching.tensors(dataset) if dataset is not None else None
             if dataset is None or tensors is None or not _makes_batches(loader):

@@ -45,7 +45,7 @@ class CreatedOnHost(Rule):
         if not script.program.devices.can_use_accelerator:
             return
         moves = script.calls.of_methods("to", "cuda", "type_as", "copy_")
-        for site in (*moves, *chosen_constructors(script)):
+        for site in script.tree.in_file((*moves, *chosen_constructors(script))):
             found = _transfer(script, site)
             if found is None or not script.loops.each_step(site.node):
                 continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -20,7 +21,7 @@ from torchlint.api import (
     Rule,
     Script,
 )
-from torchlint_rules.shared.pinning import Held, available, held, unpinned, unseen
+from torchlint_rules.shared.pinning import Held, available, held, is_unpinned, unseen
 from torchlint_rules.shared.wording import listed
 from torchlint_rules.tl204_blocking_transfer.casts import cast_afterwards, uncast
 from torchlint_rules.tl204_blocking_transfer.hostwrites import is_written_after
@@ -43,7 +44,7 @@ class BlockingTransfer(Rule):
             return
         waits: list[_Wait] = []
         due: list[Loader] | None = None
-        for site in script.calls.of_methods("to", "cuda"):
+        for site in script.tree.in_file(script.calls.of_methods("to", "cuda")):
             call = site.node
             move = script.program.moves.move(call)
             if move is None or script.loaders.batches.is_lost(call) or _is_decided(script, call):
@@ -62,7 +63,8 @@ class BlockingTransfer(Rule):
             if Held.OTHER in holds:
                 continue
             if due is None:
-                due = [each for each in unpinned(script) if each.given("pin_memory") is None]
+                left = filter(partial(is_unpinned, script), script.loaders)
+                due = [each for each in left if each.given("pin_memory") is None]
             pinned = any(part.loader.may_pin for part in parts)
             if not pinned and not any(part.loader in due for part in parts):
                 continue

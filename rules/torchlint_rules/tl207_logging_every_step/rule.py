@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Note, Rule, Script
-from torchlint_rules.shared.loglines import LogLine, log_lines
+from torchlint.api import Finding, Note, Role, Rule, Script
+from torchlint_rules.shared.loglines import LogLine, log_lines, told_by
 from torchlint_rules.shared.wording import listed
 from torchlint_rules.tl207_logging_every_step.loggates import Gates
 from torchlint_rules.tl207_logging_every_step.logintervals import intervals
@@ -23,10 +24,12 @@ class LoggingEveryStep(Rule):
             return
         every = self.settings["every"]
         yield from intervals(script, self.code, every)
+        if not (script.readings.are_in_file or _may_log(script)):
+            return
         lines: dict[int, list[LogLine]] = {}
         for each in script.once(log_lines):
             lines.setdefault(id(each.loop.node), []).append(each)
-        for found in lines.values():
+        for found in filter(partial(_is_told_here, script), lines.values()):
             gates = Gates(script, found, every)
             for wait in _waits(script, found):
                 first = wait[0]
@@ -38,6 +41,18 @@ class LoggingEveryStep(Rule):
                 place, notes = _place(script, wait)
                 notes += tuple(Note(script.span(each), _STAYS) for each in gates.staying)
                 yield Finding(self.code, script.span(place), message, gates.fix, notes)
+
+
+def _may_log(script: Script) -> bool:
+    """Return whether a line of the file itself shows or records something."""
+    calls = (each.value for each in script.tree.own(cst.Expr) if isinstance(each.value, cst.Call))
+    return any(told_by(script, call, Role.TRAIN_BATCH) for call in calls)
+
+
+def _is_told_here(script: Script, lines: Sequence[LogLine]) -> bool:
+    """Return whether some lines of a loop, or what they show, stand in the file itself."""
+    places = (place for each in lines for place in (each.line, each.shown.place))
+    return any(map(script.tree.is_own, places))
 
 
 def _waits(script: Script, lines: Sequence[LogLine]) -> Iterator[list[LogLine]]:

@@ -28,7 +28,7 @@ _CONVERTS: Final = frozenset(
 
 def entry_reads(script: Script) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
     """Yield what waits for one entry of a tensor in a comprehension, with the tensor."""
-    for node in (*script.tree.all(cst.ListComp), *script.tree.all(cst.GeneratorExp)):
+    for node in (*script.tree.own(cst.ListComp), *script.tree.own(cst.GeneratorExp)):
         part = node.for_in
         nested = part.inner_for_in is not None
         if nested or _is_short(script, part) or not script.loops.each_step(node):
@@ -119,14 +119,14 @@ def element_reads(
 
 def _waits_for_elements(script: Script) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
     """Yield what reads a number that may be an element of a tensor, with the element."""
-    for call in script.tree.all(cst.Call):
+    for call in script.tree.own(cst.Call):
         read = script.readings.numbered(call)
         if read is not None and script.readings.numbered(read) is None:
             yield call, read
-    for branch in script.tree.all(cst.If):
+    for branch in script.tree.own(cst.If):
         sides = _waited_for(script, branch.test) if isinstance(branch.test, cst.Comparison) else []
         yield from ((branch.test, side) for side in sides if script.kind(side) in TENSORS)
-    for item in script.tree.all(cst.Subscript):
+    for item in script.tree.own(cst.Subscript):
         counts = isinstance(script.tree.parent(item), cst.AugAssign)
         for part in item.slice:
             for index in _scalars(part.slice, counts):

@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 
 def rows_taken(script: Script) -> Iterator[Rows]:
     """Yield the calls in every step that join rows which a loop took from one tensor."""
-    for site in script.calls.of(*_JOINING):
+    for site in script.tree.in_file(script.calls.of(*_JOINING)):
         given = site.given("tensors", 0)
         if given is None or not script.loops.each_step(site.node):
             continue

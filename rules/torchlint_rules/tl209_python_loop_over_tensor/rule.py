@@ -43,12 +43,12 @@ _BECAUSE: Final = "adds up in another order"
 class PythonLoopOverTensor(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every loop and every built-in that iterates over a tensor."""
-        for call in script.calls.of(*_REDUCTIONS):
+        for call in script.tree.in_file(script.calls.of(*_REDUCTIONS)):
             yield from self._of_builtin(script, call.node)
         recurrent = not _RECURRENT.isdisjoint(script.calls.called)
         filled: cst.For | None = None
         said: set[int] = set()
-        for loop in script.tree.all(cst.For):
+        for loop in script.tree.own(cst.For):
             finding = self._of_line(script, loop)
             if finding is None and not (filled is not None and script.tree.inside(loop, filled)):
                 finding = self._of_writes(script, loop)
@@ -58,7 +58,7 @@ class PythonLoopOverTensor(Rule):
             if finding is not None:
                 said.add(id(loop))
                 yield finding
-        for comprehension in script.tree.all(cst.ListComp):
+        for comprehension in script.tree.own(cst.ListComp):
             yield from self._of_comprehension(script, comprehension)
         if script.program.devices.can_use_accelerator:
             yield from self._of_reads(script, said)
@@ -179,7 +179,7 @@ class PythonLoopOverTensor(Rule):
             yield Finding(self.code, script.span(rows.joined), message)
 
     def _of_samples(self, script: Script, said: set[int]) -> Iterator[Finding]:
-        for loop in script.tree.all(cst.For):
+        for loop in script.tree.own(cst.For):
             tensor = worked_by_sample(script, loop) if id(loop) not in said else None
             if tensor is not None:
                 message = (

@@ -12,7 +12,7 @@ from torchlint_rules.tl210_constant_rebuilt_each_step.arrays import is_set_at_st
 
 def moved_constants(script: Script) -> Iterator[Move]:
     """Yield the copies of a tensor that no step changes, in a loop over batches."""
-    for site in script.calls.of_methods("to", "cuda"):
+    for site in script.tree.in_file(script.calls.of_methods("to", "cuda")):
         move = script.program.moves.move(site.node)
         if move is None or not isinstance(move.moved, (cst.Name, cst.Attribute)):
             continue

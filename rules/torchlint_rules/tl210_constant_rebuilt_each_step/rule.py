@@ -36,8 +36,8 @@ class ConstantRebuiltEachStep(Rule):
         """Flag every constant that each step builds on the device, or copies there again."""
         if script.program.devices.can_use_accelerator:
             yield from self._of_moves(script)
-        sites = list(script.calls.of(*_OF_VALUES, *_OF_SIZES))
-        sites += script.calls.of_methods("new_tensor")
+        sites = list(script.tree.in_file(script.calls.of(*_OF_VALUES, *_OF_SIZES)))
+        sites += script.tree.in_file(script.calls.of_methods("new_tensor"))
         if not sites or not script.program.devices.can_use_accelerator:
             return
         numbers: dict[int, list[cst.Call]] = {}

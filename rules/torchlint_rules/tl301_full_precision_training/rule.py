@@ -35,7 +35,8 @@ class FullPrecisionTraining(Rule):
         if not may_be_cuda(script):
             return
         for step in script.loops.steps.all:
-            if trains_in_float32(script, step):
+            is_here = any(map(script.tree.is_own, step.forwards))
+            if is_here and trains_in_float32(script, step):
                 yield _finding(self.code, script, step)
 
 

@@ -40,7 +40,7 @@ class Formula(NamedTuple):
 def formulas(script: Script) -> Iterator[Formula]:
     """Yield every formula that one torch function computes."""
     reader = _Reader(script)
-    for call in script.tree.all(cst.Call):
+    for call in script.tree.own(cst.Call):
         if word_of(call) in _STARTS:
             found = reader.read(call)
             if found is not None:

@@ -40,7 +40,7 @@ class PythonOptimizerStep(Rule):
                 f"`torch.optim.{name}` steps with all of them in a few kernels"
             )
             yield Finding(self.code, script.tree.header(own), message)
-        for loop in script.tree.all(cst.For):
+        for loop in script.tree.own(cst.For):
             yield from self._averages_in_parts(script, loop)
         for loop in _loops(script):
             names = frozenset(name.value for name in script.tree.within(loop.target, cst.Name))
@@ -140,7 +140,7 @@ class PythonOptimizerStep(Rule):
 
 def _loops(script: Script) -> Iterator[cst.For]:
     """Yield the loops that may iterate over the parameters of networks."""
-    for loop in script.tree.all(cst.For):
+    for loop in script.tree.own(cst.For):
         if _over_parameters(script, loop.iter) or isinstance(loop.iter, cst.Name):
             yield loop
 

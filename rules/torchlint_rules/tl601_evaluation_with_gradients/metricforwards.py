@@ -13,7 +13,7 @@ def asides(script: Script) -> Iterator[tuple[cst.Call, str]]:
     """Yield the forward calls beside a training, each with what alone it is run for."""
     for loop in script.loops.of(Role.TRAIN_BATCH, Role.EPOCH):
         for call in script.tree.within(loop.node.body, cst.Call):
-            network = script.loops.module_call(call)
+            network = script.loops.module_call(call) if script.tree.is_own(call) else None
             if network is None or script.values.gradients.grad(call) is not Grad.ON:
                 continue
             if script.evaluations.needs_gradients(script.tree.statement(call)):

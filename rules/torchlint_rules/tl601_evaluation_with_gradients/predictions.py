@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import libcst as cst
@@ -18,8 +19,8 @@ def predictions(
     script: Script, covered: list[cst.CSTNode]
 ) -> Iterator[tuple[cst.FunctionDef, cst.Call]]:
     """Yield the functions that only use the output of a network, with the first call of it."""
-    for function in script.tree.all(cst.FunctionDef):
-        if not script.tree.is_own(function) or function.name.value.startswith(("forward", "_")):
+    for function in script.tree.own(cst.FunctionDef):
+        if function.name.value.startswith(("forward", "_")):
             continue
         calls = [
             call
@@ -61,11 +62,11 @@ def _only_applies(script: Script, function: cst.FunctionDef, calls: list[cst.Cal
 
 def actions(script: Script, covered: list[cst.CSTNode]) -> Iterator[cst.Call]:
     """Yield the calls of networks whose output only chooses what an environment does next."""
-    for call in script.tree.all(cst.Call):
-        network = script.loops.module_call(call) if script.tree.is_own(call) else None
+    for call in filter(partial(_is_played, script), script.tree.own(cst.Call)):
+        network = script.loops.module_call(call)
         if network is None or not script.modules.holders(network):
             continue
-        if not _is_played(script, call) or any(script.tree.inside(call, node) for node in covered):
+        if any(script.tree.inside(call, node) for node in covered):
             continue
         recorded = script.values.gradients.grad(call) is Grad.ON
         used = not isinstance(script.tree.parent(call), cst.Expr)

@@ -36,6 +36,8 @@ class EvaluationWithGradients(Rule):
         for evaluation in script.evaluations.all:
             function, calls = evaluation.function, [each.call for each in evaluation.forwards]
             lacking = script.values.gradients.lacking(function, calls) if function else []
+            if not any(map(script.tree.is_own, (evaluation.start, *lacking))):
+                continue
             recording = [
                 each
                 for each in evaluation.forwards
@@ -67,7 +69,7 @@ class EvaluationWithGradients(Rule):
             fix = evaluation_fix(script, evaluation, use)
             yield Finding(self.code, place_of(script, evaluation), message, fix)
         for each in script.evaluations.flagged.all:
-            if script.evaluations.flagged.records(each):
+            if script.tree.is_own(each.place) and script.evaluations.flagged.records(each):
                 yield self._by_flag(script, each)
         covered: list[cst.CSTNode] = [each.node for each in script.evaluations.all]
         for loop, call in generations(script):

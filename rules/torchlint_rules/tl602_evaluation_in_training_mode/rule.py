@@ -54,7 +54,9 @@ class EvaluationInTrainingMode(Rule):
         """Yield the findings for loops that train or evaluate, as a flag says."""
         seen: set[int] = set()
         for each in script.evaluations.flagged.all:
-            if id(each.region) in seen or not (names := _never_in_eval(script, each)):
+            if id(each.region) in seen or not script.tree.is_own(each.place):
+                continue
+            if not (names := _never_in_eval(script, each)):
                 continue
             seen.add(id(each.region))
             cures = quoted([f"{name}.eval()" for name in names])
@@ -88,6 +90,8 @@ def _in_training(script: Script) -> Iterator[tuple[list[Evaluation], list[cst.Ba
     found: dict[tuple[int | str, ...], tuple[list[Evaluation], list[cst.BaseExpression]]] = {}
     for evaluation in script.evaluations.all:
         is_only_sized = script.evaluations.unread.is_only_sized
+        if not script.tree.is_own(evaluation.start):
+            continue
         if not evaluation.by_name or all(is_only_sized(each.call) for each in evaluation.forwards):
             continue
         networks = [

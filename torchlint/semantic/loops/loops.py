@@ -123,6 +123,11 @@ class Loops(ValueAnalysis):
         """Return the loops with one of these roles."""
         return [loop for loop in self.all() if loop.role in roles]
 
+    def in_file(self, *roles: Role) -> list[Loop]:
+        """Return the loops of the file itself with one of these roles."""
+        own = map(self.loop, filter(self.tree.is_own, self._nodes))
+        return [loop for loop in own if loop.role in roles]
+
     def batch_loop(self, node: cst.CSTNode) -> Loop | None:
         """Return the innermost batch loop of the same function around a node."""
         return next((loop for loop in self.around(node) if loop.is_batch), None)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import cached_property
 from itertools import chain, pairwise
 from operator import attrgetter
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import libcst as cst
 
@@ -25,6 +25,17 @@ from torchlint.semantic.view import ALONE, Place, View
 from torchlint.source import Source
 
 NodeT = TypeVar("NodeT", bound=cst.CSTNode)
+
+
+class Fact(Protocol):
+    """What is known of one node: a call, a loader, a loop."""
+
+    @property
+    def node(self) -> cst.CSTNode:
+        """The node."""
+
+
+FactT = TypeVar("FactT", bound=Fact)
 
 _SKIPPED: Final = frozenset(
     (
@@ -259,7 +270,11 @@ class Tree:
         found = self.all(kind)
         if not self.texts:
             return found
-        return found[: bisect_left(self._ranks_of_type.get(kind, ()), self._starts[1])]
+        return found[: bisect_left(found, self._starts[1], key=self.order)]
+
+    def in_file(self, facts: Iterable[FactT]) -> Iterator[FactT]:
+        """Yield those of some facts whose node is in the file itself."""
+        return (fact for fact in facts if self.is_own(fact.node))
 
     def spelled(self, word: str) -> Sequence[cst.Name]:
         """Return every name with this spelling, in source order."""

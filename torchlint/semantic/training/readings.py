@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -86,6 +87,11 @@ class Readings(ValueAnalysis):
         super().__init__(values)
         self.frequencies = frequencies
         self._seen: dict[tuple[int, frozenset[int] | str], tuple[cst.BaseExpression, ...]] = {}
+
+    @cached_property
+    def are_in_file(self) -> bool:
+        """Whether the file itself, not only what is linked to it, reads a tensor."""
+        return any(True for _ in self._among(self.tree.own(cst.Call)))
 
     def within(self, region: cst.CSTNode) -> Iterator[Reading]:
         """Yield the readings inside a node, of nested ones only the outermost."""
