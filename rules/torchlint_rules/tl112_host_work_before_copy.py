@@ -38,9 +38,11 @@ class HostWorkBeforeCopy(Rule):
             return
         for site in script.tree.in_file(script.calls.of_methods("to", "cuda")):
             call = site.node
-            move = script.program.moves.move(call) if script.loops.each_step(call) else None
-            found = _found(script, move) if move is not None else None
-            if move is None or found is None:
+            move = script.program.moves.move(call)
+            if move is None or not script.loops.each_step(call):
+                continue
+            found = _found(script, move)
+            if found is None:
                 continue
             what = script.tree.argument(found.work)
             if found.root is None:

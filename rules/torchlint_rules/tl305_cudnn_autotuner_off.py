@@ -55,6 +55,9 @@ class CudnnAutotunerOff(Rule):
             yield self._of_misspelt(script, written)
         if not (may_hold_place(script) and may_be_cuda(script)) or in_environment(script):
             return
+        node = place(script) if trains(script) else None
+        if node is None or not script.tree.is_own(node):
+            return
         if not _convolves(script) or not _has_one_size(script):
             return
         if _may_vary(script) or any(map(_wants_to_repeat, (script, script.running))):
@@ -63,9 +66,6 @@ class CudnnAutotunerOff(Rule):
         if switch is None and any(
             each.program.vocabulary.has(_BENCHMARK) for each in (script, script.running)
         ):
-            return
-        node = place(script) if trains(script) else None
-        if node is None:
             return
         edits = _switched_on(script, switch)
         fix = None

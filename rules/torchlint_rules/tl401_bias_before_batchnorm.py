@@ -36,7 +36,7 @@ class BiasBeforeBatchNorm(Rule):
         biased = [pair for pair in own if _has_bias(script, pair.layer)]
         for pair in biased:
             layer = pair.layer
-            if script.modules.saved_weights.may_enter(layer.call) or _is_tiny(script, layer):
+            if _is_tiny(script, layer) or script.modules.saved_weights.may_enter(layer.call):
                 continue
             if not (_is_reworked(script, layer) or _bias_touched(script, layer)):
                 yield maker(script, layer.call), self._finding(script, pair)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Note, Per, Rule, Script, State, Value, receiver_of
+from torchlint.api import Finding, Fix, Loader, Note, Per, Rule, Script, State, Value, receiver_of
 from torchlint_rules.shared.tokenizers import TextMap, function_of, text_maps, tokenizer_of
 from torchlint_rules.tl113_text_padded_to_maximum.filling import filled
 
@@ -60,12 +60,11 @@ class TextPaddedToMaximum(Rule):
 
     def _in_code(self, script: Script, readers: Sequence[_Reader]) -> Iterator[Finding]:
         """Yield a finding for each function of a dataset or a collator that pads to the maximum."""
-        read = {
-            body: per
-            for reader in readers
-            if not _keeps_shapes(script, reader)
-            for body, per in _code(script, reader)
-        }
+        read: dict[cst.CSTNode, Per] = {}
+        for reader in readers:
+            bodies = {body: per for body, per in _code(script, reader) if script.tree.is_own(body)}
+            if bodies and not _keeps_shapes(script, reader):
+                read.update(bodies)
         packs = next(script.calls.of(_PACKING), None) is not None
         for body, per in read.items():
             padded = [
@@ -106,7 +105,9 @@ class _Reader(NamedTuple):
     collator: cst.BaseExpression | None
     pads: bool
     """Whether it pads each batch without such a function."""
-    networks: tuple[cst.BaseExpression, ...]
+    network: cst.BaseExpression | None = None
+    """The network of a trainer."""
+    loader: Loader | None = None
 
 
 def _trainers(script: Script) -> Iterator[_Reader]:
@@ -116,25 +117,18 @@ def _trainers(script: Script) -> Iterator[_Reader]:
         arguments = trainer.arguments
         if dataset is not None and arguments is not None and arguments.is_off(*_COMPILING):
             pads = trainer.argument("processing_class").state is not State.ABSENT
-            networks = () if network is None else (network,)
             collate = trainer.argument("data_collator")
             given = trainer.given("data_collator")
-            yield _Reader(dataset, "data_collator", collate, given, pads, networks)
+            yield _Reader(dataset, "data_collator", collate, given, pads, network)
 
 
 def _loops(script: Script) -> Iterator[_Reader]:
     """Yield the loaders over which loops train, or a trainer of Lightning does."""
     for loader in script.loaders:
-        found = [
-            script.loops.module_call(call)
-            for loop in loader.training_loops
-            for call in script.functions.run_in(loop.node.body)
-        ]
-        networks = tuple(each for each in found if each is not None)
         if loader.dataset is not None and loader.trains:
             collate = loader.argument("collate_fn")
             collator = loader.expression("collate_fn")
-            yield _Reader(loader.dataset, "collate_fn", collate, collator, False, networks)
+            yield _Reader(loader.dataset, "collate_fn", collate, collator, False, loader=loader)
 
 
 def _to_maximum(script: Script, call: cst.Call) -> cst.Arg | None:
@@ -178,9 +172,21 @@ def _in_words(per: Per | None) -> str:
 
 def _keeps_shapes(script: Script, reader: _Reader) -> bool:
     """Return whether a network that gets the texts may be compiled: any, if none is known."""
-    if not reader.networks:
+    networks = list(_networks(script, reader))
+    if not networks:
         return bool(script.modules.compiled.all)
-    return any(map(script.modules.may_be_compiled, reader.networks))
+    return any(map(script.modules.may_be_compiled, networks))
+
+
+def _networks(script: Script, reader: _Reader) -> Iterator[cst.BaseExpression]:
+    """Yield the network of a trainer, or those that the loops over a loader run."""
+    if reader.network is not None:
+        yield reader.network
+    for loop in reader.loader.training_loops if reader.loader is not None else ():
+        for call in script.functions.run_in(loop.node.body):
+            network = script.loops.module_call(call)
+            if network is not None:
+                yield network
 
 
 def _cure(script: Script, mapped: TextMap, reader: _Reader) -> str | None:

@@ -33,12 +33,12 @@ def rows_taken(script: Script) -> Iterator[Rows]:
     """Yield the calls in every step that join rows which a loop took from one tensor."""
     for site in script.tree.in_file(script.calls.of(*_JOINING)):
         given = site.given("tensors", 0)
-        if given is None or not script.loops.each_step(site.node):
-            continue
-        for taken, target, drawn in _passes(script, given.value):
+        for taken, target, drawn in _passes(script, given.value) if given is not None else ():
             row = _row(taken)
-            tensor = _tensor(script, row, target, drawn) if row is not None else None
-            if row is not None and tensor is not None:
+            if row is None or not script.loops.each_step(site.node):
+                continue
+            tensor = _tensor(script, row, target, drawn)
+            if tensor is not None:
                 plain = isinstance(target, cst.Name) and _is_index(row, target.value)
                 known = plain and script.kind(drawn) in TENSORS
                 yield Rows(site.node, tensor, drawn if known else None)

@@ -29,12 +29,14 @@ def predictions(
             and not isinstance(script.tree.parent(call), cst.Expr)
             and not any(script.tree.inside(call, node) for node in covered)
         ]
-        if calls and _only_applies(script, function, calls):
+        if not calls or not _only_applies(script, function, calls):
+            continue
+        if not _is_apart(script, function, calls):
             yield function, calls[0]
 
 
 def _only_applies(script: Script, function: cst.FunctionDef, calls: list[cst.Call]) -> bool:
-    if script.loops.owner(function) != "none" or _is_apart(script, function, calls):
+    if script.loops.owner(function) != "none":
         return False
     if any(script.values.gradients.grad(call) is not Grad.ON for call in calls):
         return False

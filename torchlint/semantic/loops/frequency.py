@@ -179,7 +179,7 @@ class Frequencies(LoopAnalysis):
     def rate(self, function: cst.FunctionDef) -> Rate | None:
         """Return how often a framework runs a function: itself, or through what it calls."""
         called = self.ownership.rate(function)
-        if called is not None:
+        if called is not None or not self._any_rated:
             return called
         found: set[Rate] = set()
         for call in self.functions.callers(function):
@@ -191,6 +191,12 @@ class Frequencies(LoopAnalysis):
                 if self.below(call, caller) is Frequency.EVERY_PASS:
                     found.add(rate)
         return max(found, key=lambda each: each.value, default=None)
+
+    @cached_property
+    def _any_rated(self) -> bool:
+        """Whether a framework runs any function in view."""
+        rates = map(self.ownership.rate, self.tree.all(cst.FunctionDef))
+        return any(rate is not None for rate in rates)
 
     def _handed_in_loop(self, function: cst.FunctionDef) -> list[cst.Call]:
         """Return the calls that get a function which each pass of a batch loop defines."""

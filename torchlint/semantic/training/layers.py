@@ -45,9 +45,12 @@ class Layers(ValueAnalysis):
     """Finds which layer feeds which."""
 
     def pairs(self) -> Iterator[LayerPair]:
-        """Yield every pair of layers where the first feeds the second and nothing else."""
+        """Yield every pair of layers where the first feeds the second and nothing else.
+
+        Of what meets in a method, only the layers of the file's own classes.
+        """
         yield from self._listed_pairs()
-        for owner in self.tree.all(cst.ClassDef):
+        for owner in self.tree.own(cst.ClassDef):
             yield from self._forward_pairs(owner)
 
     # -- layers in a list --------------------------------------------
