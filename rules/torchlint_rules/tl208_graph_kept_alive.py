@@ -43,7 +43,7 @@ _RETAINED: Final = "`retain_graph=True` keeps a graph, through which code may go
 class GraphKeptAlive(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag values that training and evaluation batches add up or store with their graph."""
-        for addition in script.tree.in_file(script.readings.accumulations(Role.TRAIN_BATCH)):
+        for addition in script.readings.accumulations_in_file(Role.TRAIN_BATCH):
             if not script.readings.accumulators.is_emptied(addition):
                 yield from self._trained(script, addition, "the loop ends")
                 yield from self._beside(script, addition)
@@ -330,7 +330,7 @@ def _evaluated(script: Script) -> Iterator[tuple[Accumulation, list[cst.BaseExpr
     """
     added = [
         (each, _carriers(script, each, _made))
-        for each in script.tree.in_file(script.readings.accumulations(Role.EVAL_BATCH))
+        for each in script.readings.accumulations_in_file(Role.EVAL_BATCH)
     ]
     added = [
         (each, carriers)

@@ -131,6 +131,10 @@ class ReadingFacts(Readings):
             found = self.accumulators.within(region)
         return [each for each in found if each.loop.role is role]
 
+    def accumulations_in_file(self, role: Role) -> list[Accumulation]:
+        """Return the additions of the file itself in every pass of batch loops with a role."""
+        return [each for each in self.accumulators.in_file() if each.loop.role is role]
+
 
 class OptimizerFacts(Optimizers):
     """The optimizers, and the schedulers, scalers and updates that go with them."""

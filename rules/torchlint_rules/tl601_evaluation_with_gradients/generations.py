@@ -14,7 +14,7 @@ _CHOOSING: Final = frozenset({"argmax", "multinomial"})
 
 def generations(script: Script) -> Iterator[tuple[cst.For | cst.While, cst.Call]]:
     """Yield the loops that generate and record graphs, each with the first call of a network."""
-    covered: list[cst.CSTNode] = [each.node for each in script.evaluations.all]
+    covered: list[cst.CSTNode] = [each.node for each in script.evaluations.in_file]
     for loop in script.loops.in_file(Role.OTHER):
         at = loop.node
         if any(script.tree.inside(at, node) or script.tree.inside(node, at) for node in covered):

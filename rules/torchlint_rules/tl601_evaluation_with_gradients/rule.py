@@ -71,7 +71,7 @@ class EvaluationWithGradients(Rule):
         for each in script.evaluations.flagged.all:
             if script.tree.is_own(each.place) and script.evaluations.flagged.records(each):
                 yield self._by_flag(script, each)
-        covered: list[cst.CSTNode] = [each.node for each in script.evaluations.all]
+        covered: list[cst.CSTNode] = [each.node for each in script.evaluations.in_file]
         for loop, call in generations(script):
             covered.append(loop)
             yield from self._generation(script, loop, call)

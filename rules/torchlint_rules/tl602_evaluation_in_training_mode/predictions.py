@@ -13,7 +13,7 @@ def predictions(script: Script) -> Iterator[tuple[cst.Call, cst.BaseExpression]]
     """Yield the first call of each network that a script only applies, in training mode."""
     if not script.program.purpose.may_be_applied_once:
         return
-    covered = [each.node for each in script.evaluations.all]
+    covered = [each.node for each in script.evaluations.in_file]
     told: list[cst.BaseExpression] = []
     for call in script.tree.all(cst.Call):
         network = script.loops.module_call(call) if script.tree.is_own(call) else None

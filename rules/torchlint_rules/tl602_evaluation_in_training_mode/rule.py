@@ -88,10 +88,8 @@ class EvaluationInTrainingMode(Rule):
 def _in_training(script: Script) -> Iterator[tuple[list[Evaluation], list[cst.BaseExpression]]]:
     """Yield networks in training mode with everything that one function evaluates of them."""
     found: dict[tuple[int | str, ...], tuple[list[Evaluation], list[cst.BaseExpression]]] = {}
-    for evaluation in script.evaluations.all:
+    for evaluation in script.evaluations.in_file:
         is_only_sized = script.evaluations.unread.is_only_sized
-        if not script.tree.is_own(evaluation.start):
-            continue
         if not evaluation.by_name or all(is_only_sized(each.call) for each in evaluation.forwards):
             continue
         networks = [

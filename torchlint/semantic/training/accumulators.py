@@ -74,7 +74,7 @@ class Accumulators(LoopAnalysis):
         """Return every addition that runs in each pass of a batch loop, in source order."""
         if self._all is None:
             batches = any(loop.is_batch for loop in self.loops.all())
-            found = self._found() if batches else []
+            found = [*self._among(self._adding_nodes())] if batches else []
             self._nodes = {each.node: each for each in found}
             self._all = sorted(found, key=self._rank)
         return self._all
@@ -87,13 +87,17 @@ class Accumulators(LoopAnalysis):
     def _added(self) -> set[cst.CSTNode]:
         return {value for each in self.all() for value in each.values}
 
-    def _found(self) -> list[Accumulation]:
-        nodes: list[AccumulationNode] = [
-            *self.tree.all(cst.AugAssign),
-            *self.tree.all(cst.Assign),
-            *self._adding_calls(),
-        ]
-        return [each for each in map(self._accumulation, nodes) if each is not None]
+    def in_file(self) -> Iterator[Accumulation]:
+        """Yield the additions of the file itself that run in each pass of a batch loop."""
+        return self._among(filter(self.tree.is_own, self._adding_nodes()))
+
+    def _among(self, nodes: Iterable[AccumulationNode]) -> Iterator[Accumulation]:
+        return (each for each in map(self._accumulation, nodes) if each is not None)
+
+    def _adding_nodes(self) -> Iterator[AccumulationNode]:
+        yield from self.tree.all(cst.AugAssign)
+        yield from self.tree.all(cst.Assign)
+        yield from self._adding_calls()
 
     def of_methods(self, rate: Rate) -> Iterator[Addition]:
         """Yield what methods that a framework calls at a rate add to an object, and never empty."""

@@ -110,6 +110,15 @@ class Evaluations(LoopAnalysis):
         ]
         return tuple(sorted([*inner, *whole], key=lambda each: self.tree.order(each.node)))
 
+    @cached_property
+    def in_file(self) -> tuple[Evaluation, ...]:
+        """Every evaluation that stands in the file itself, in source order."""
+        loops = map(self._of_loop, self.loops.in_file(*Role))
+        functions = (self._of_function(each, set()) for each in self.tree.own(cst.FunctionDef))
+        if not any(loops) and not any(functions):
+            return ()
+        return tuple(self.tree.in_file(self.all))
+
     def _outermost(self, loops: list[Evaluation]) -> Iterator[Evaluation]:
         """Yield the outermost of some loops, in source order."""
         end = 0
