@@ -14,7 +14,7 @@ from torchlint.caching import cached_method
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.scope.scopes import How
+from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import receiver_of, root_of, word_of
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
@@ -162,12 +162,10 @@ class Readings(ValueAnalysis):
             root = root_of(node, items=True)
             if isinstance(root, cst.Call):
                 return self._is_tensor(root) or self._comes_of_tensors(root)
-            bindings = self.scopes.reaching(root)
-            return bool(bindings) and all(
-                binding.how in (How.ASSIGN, How.UNPACKED)
-                and binding.value is not None
-                and (self._is_tensor(binding.value) or self._comes_of_tensors(binding.value))
-                for binding in bindings
+            sources = [self._source(binding) for binding in self.scopes.reaching(root)]
+            return bool(sources) and all(
+                source is not None and (self._is_tensor(source) or self._comes_of_tensors(source))
+                for source in sources
             )
         if isinstance(node, cst.BinaryOperation):
             return any(
@@ -175,6 +173,15 @@ class Readings(ValueAnalysis):
                 for each in (node.left, node.right)
             )
         return isinstance(node, cst.Call) and self._is_made_of_tensors(node)
+
+    def _source(self, binding: Binding) -> cst.BaseExpression | None:
+        """Return what a name is assigned, or the dictionary of which it is drawn as a value."""
+        if binding.how is not How.LOOP or binding.value is None:
+            return binding.value if binding.how in (How.ASSIGN, How.UNPACKED) else None
+        drawn, path = self.kinds.iteration.source(binding.value, binding.path)
+        if drawn is None:
+            return None
+        return receiver_of(drawn, "items" if path == (1,) else "values")
 
     def _is_made_of_tensors(self, call: cst.Call) -> bool:
         """Return whether an unseen function is called with tensors, and no array."""
