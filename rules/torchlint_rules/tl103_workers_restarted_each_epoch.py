@@ -116,7 +116,9 @@ def _workers(script: Script, loader: Loader) -> _Workers | None:
             return _Workers(told, _above_zero(script, loader, given))
         return _Workers(told, "True")
     if given is None and number.state is State.DECIDED:
-        return _chosen_workers(loader)
+        counts = [each.literal for each in loader.chosen_workers]
+        sure = bool(counts) and all(type(each) is int and each > 0 for each in counts)
+        return _Workers("workers", "") if sure else None
     if given is None or number.state in (State.ABSENT, State.UNKNOWN):
         return None
     test = _above_zero(script, loader, given)
@@ -135,13 +137,6 @@ def _workers(script: Script, loader: Loader) -> _Workers | None:
 def _above_zero(script: Script, loader: Loader, given: cst.BaseExpression) -> str:
     """Return the code that says whether there are workers, empty unless the call spells it out."""
     return f"{script.code(given)} > 0" if loader.given("num_workers") is not None else ""
-
-
-def _chosen_workers(loader: Loader) -> _Workers | None:
-    """Return the workers that a dictionary of options gives a loader on some path only."""
-    counts = [each.literal for each in loader.chosen_workers]
-    sure = bool(counts) and all(type(each) is int and each > 0 for each in counts)
-    return _Workers("workers", "") if sure else None
 
 
 def _is_zero(script: Script, node: cst.BaseExpression) -> bool:

@@ -102,12 +102,8 @@ def _freezes_itself(script: Script, owner: cst.ClassDef) -> bool:
 
 def _collates(script: Script, function: cst.FunctionDef) -> bool:
     """Return whether a function collates the batches of a loader without workers."""
-    codes = [
-        each
-        for each in script.loaders.items.all()
-        if each.node is function and each.per is Per.BATCH
-    ]
-    if not codes or script.loaders.datasets.work.drawn(function):
+    collating = (each.node for each in script.loaders.items.all() if each.per is Per.BATCH)
+    if function not in collating or script.loaders.datasets.work.drawn(function):
         return False
     loaders = [
         loader

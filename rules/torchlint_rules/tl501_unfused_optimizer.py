@@ -51,7 +51,6 @@ _OTHER_TENSORS: Final = (
 """Imports after which parameters may be tensors that fused kernels do not support."""
 _SHARDED: Final = ("torch.distributed.fsdp", "torch.distributed._fsdp", "fairscale", "apex")
 _COMPLEX: Final = frozenset("cfloat cdouble complex64 complex128".split())
-_LIGHTNING: Final = ("lightning.Trainer", "lightning.pytorch.Trainer", "pytorch_lightning.Trainer")
 _FULL: Final = (32, "32", "32-true")
 _CHOICES: Final = ("fused", "foreach", "differentiable")
 _AS_WELL: Final = "and so does this one"
@@ -135,18 +134,14 @@ def _may_be_clipped_scaled(script: Script, site: CallSite) -> bool:
     """Return whether Lightning may clip gradients in mixed precision, which `fused` makes fail."""
     if script.loops.owner(site.node) != "lightning":
         return False
-    trainers = list(script.calls.of(*_LIGHTNING))
+    trainers = list(script.program.trainings.arguments("lightning"))
     return not trainers or any(
-        not _is_off(each, "gradient_clip_val", (None, 0, 0.0))
-        and not _is_off(each, "precision", (None, *_FULL))
+        not each.is_off("gradient_clip_val")
+        and not each.is_literal("gradient_clip_val", 0, 0.0)
+        and not each.is_off("precision")
+        and not each.is_literal("precision", *_FULL)
         for each in trainers
     )
-
-
-def _is_off(trainer: CallSite, name: str, values: tuple[object, ...]) -> bool:
-    """Return whether an option of a trainer is absent or has one of some values."""
-    given = trainer.argument(name)
-    return given.state is State.ABSENT or any(given.equals(value) for value in values)
 
 
 def _has_odd_parameters(script: Script, site: CallSite) -> bool:

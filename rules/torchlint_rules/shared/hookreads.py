@@ -36,7 +36,7 @@ _GRADIENT_NORMS: Final = tuple(
     for module in ("", "grads.")
 )
 _PRINT: Final = "builtins.print"
-_TENSORS: Final = (Kind.TENSOR, Kind.UNKNOWN)
+_TENSORS: Final = (*TENSORS, Kind.UNKNOWN)
 """Unknown is what a detached value is, where nothing shows what computed it."""
 _HOLDERS: Final = (cst.DictElement, cst.Dict, cst.Element, cst.Tuple, cst.List, cst.Arg)
 _SHARES: Final = "read as well: keep this on the device, too"
@@ -103,11 +103,13 @@ def _reads(script: Script, function: cst.FunctionDef, rate: Rate) -> Iterator[Ho
             continue
         call = _logged_by(script, read)
         fix = _passed_on(script, call, read) if call is not None else None
-        cure = (
-            f"pass `{script.tree.brief(read.tensor)}` itself, Lightning reads it when it shows it"
-            if call is not None
-            else f"keep `{script.tree.brief(read.tensor)}.detach()` and read it every so many steps"
-        )
+        tensor = script.tree.brief(read.tensor)
+        if call is not None:
+            cure = f"pass `{tensor}` itself, Lightning reads it when it shows it"
+        elif read.form is not Form.NUMBER and rate is Rate.EVALUATION_STEP:
+            cure = f"keep `{tensor}` on the device and read all of them after the last batch"
+        else:
+            cure = f"keep `{tensor}.detach()` and read it every so many steps"
         message = (
             f"`{script.tree.brief(read.node)}` in `{function.name.value}` waits for the device in "
             f"every batch: {cure}"
@@ -159,37 +161,31 @@ def _is_idle(script: Script, function: cst.FunctionDef, read: Reading, kept: Kep
     if not _runs_each_time(script, function, read.node):
         return False
     held = kept.target if kept is not None and _outlives(script, function, kept) else None
+    kind = script.kind(read.tensor)
     if read.form is not Form.NUMBER:
-        if held is None or script.kind(read.tensor) not in TENSORS:
-            return False
-        return not named_large(script, read.tensor, held)
+        if held is None:
+            return kind in TENSORS and _is_scored(script, read)
+        return kind in TENSORS and not named_large(script, read.tensor, held)
     if held is not None or script.readings.is_logged(read.node):
-        return _is_loss(script, read.tensor) or script.kind(read.tensor) in _TENSORS
-    computed = _is_loss(script, read.tensor) or script.kind(read.tensor) in TENSORS
-    return computed and _is_output(script, read, kept)
+        return kind in _TENSORS
+    return kind in TENSORS and _is_output(script, read, kept)
+
+
+def _is_scored(script: Script, read: Reading) -> bool:
+    """Return whether an array is only read to log what the host computes of it."""
+    taker, around = script.tree.taker(read.node), script.tree.parent(read.node)
+    computes = taker and around and script.readings.waits.computations.pass_on(taker, around)
+    return bool(computes or isinstance(around, cst.Assign)) and script.readings.is_logged(read.node)
 
 
 def _outlives(script: Script, function: cst.FunctionDef, kept: Kept) -> bool:
     """Return whether a method keeps a value beyond its call, or a loss wherever."""
     if kept.target is None:
         return False
-    if _is_loss(script, kept.reading.tensor) or script.code(kept.target).startswith("self."):
-        return True
-    return kept.is_returned and bool(script.functions.callers(function))
-
-
-def _is_loss(script: Script, tensor: cst.BaseExpression) -> bool:
-    """Return whether a tensor is a loss: of a criterion, or of what a network returns."""
-    if script.kind(tensor) is Kind.LOSS:
-        return True
-    found = (
-        [each.value for each in script.scopes.reaching(tensor)]
-        if isinstance(tensor, cst.Name)
-        else [tensor]
-    )
-    return bool(found) and all(
-        isinstance(value, cst.Attribute) and value.attr.value == "loss" for value in found
-    )
+    is_loss = script.kind(kept.reading.tensor) is Kind.LOSS
+    if not is_loss and not script.code(kept.target).startswith("self."):
+        return kept.is_returned and bool(script.functions.callers(function))
+    return True
 
 
 def _is_output(script: Script, read: Reading, kept: Kept | None) -> bool:

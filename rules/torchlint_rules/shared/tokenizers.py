@@ -84,11 +84,6 @@ def text_maps(script: Script) -> Iterator[TextMap]:
                 yield TextMap(site, row, function.body, calls)
 
 
-def function_of(script: Script, node: cst.BaseExpression) -> cst.FunctionDef | cst.Lambda | None:
-    """Return the first function of this file that rows may be handed to."""
-    return next(iter(functions_of(script, node)), None)
-
-
 def functions_of(
     script: Script, node: cst.BaseExpression
 ) -> tuple[cst.FunctionDef | cst.Lambda, ...]:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Script, TrainerArguments, TrainerCall, Trait, Traits, word_of
-from torchlint_rules.shared.tokenizers import function_of, tokenizer_of
+from torchlint_rules.shared.tokenizers import functions_of, tokenizer_of
 
 _TRANSFORMS: Final = ("with_transform", "set_transform")
 _NO_WORK: Final = (
@@ -76,8 +76,8 @@ def _transforms(script: Script, dataset: cst.BaseExpression) -> Iterator[cst.Bas
 
 def _processes(script: Script, collate: cst.BaseExpression) -> bool:
     """Return whether a collator in view tokenises texts or prepares images, batch by batch."""
-    made = [function_of(script, value) for value in script.values.origins.of(collate).values]
-    run = (call for each in filter(None, made) for call in script.functions.run_in(each))
+    made = (functions_of(script, value) for value in script.values.origins.of(collate).values)
+    run = (call for some in made for each in some for call in script.functions.run_in(each))
     return any(_prepares(script, call) for call in run)
 
 

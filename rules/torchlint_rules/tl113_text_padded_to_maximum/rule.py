@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.api import Finding, Fix, Loader, Note, Per, Rule, Script, State, Value, receiver_of
-from torchlint_rules.shared.tokenizers import TextMap, function_of, text_maps, tokenizer_of
+from torchlint_rules.shared.tokenizers import TextMap, functions_of, text_maps, tokenizer_of
 from torchlint_rules.tl113_text_padded_to_maximum.filling import filled
 
 _LABELLING: Final = ("DataCollatorForTokenClassification", "DataCollatorForSeq2Seq")
@@ -70,15 +70,17 @@ class TextPaddedToMaximum(Rule):
             padded = [
                 given
                 for call in script.functions.own(body, cst.Call)
-                if tokenizer_of(script, call) is not None
+                if call is body or tokenizer_of(script, call) is not None
                 if (given := _to_maximum(script, call)) is not None
             ]
             for given in padded if per is Per.BATCH else ():
-                fix = Fix.unsafe(
-                    "Pad each batch to its longest text",
-                    script.edits.replace(given.value, "True"),
-                    because=_OTHER_SHAPES,
-                )
+                fix = None
+                if script.values.value_of(given.value).is_literal:
+                    fix = Fix.unsafe(
+                        "Pad each batch to its longest text",
+                        script.edits.replace(given.value, "True"),
+                        because=_OTHER_SHAPES,
+                    )
                 yield self._found(script, [given], _in_words(per), fix)
             if padded and per is Per.ITEM:
                 yield self._found(script, padded, _in_words(per))
@@ -111,11 +113,16 @@ class _Reader(NamedTuple):
 
 
 def _trainers(script: Script) -> Iterator[_Reader]:
-    """Yield the trainers whose arguments are known and compile nothing."""
+    """Yield the trainers whose arguments are not said to compile the network."""
     for trainer in script.program.trainings.trainers("transformers"):
         dataset, network = trainer.given("train_dataset"), trainer.given("model")
         arguments = trainer.arguments
-        if dataset is not None and arguments is not None and arguments.is_off(*_COMPILING):
+        compiles = arguments is not None and any(
+            not arguments.is_off(each)
+            for each in _COMPILING
+            if arguments.given(each) or arguments.setting(each)
+        )
+        if dataset is not None and not compiles:
             pads = trainer.argument("processing_class").state is not State.ABSENT
             collate = trainer.argument("data_collator")
             given = trainer.given("data_collator")
@@ -141,7 +148,15 @@ def _to_maximum(script: Script, call: cst.Call) -> cst.Arg | None:
         return None
     if site.argument("pad_to_max_length").equals(True):
         return site.given("pad_to_max_length")
-    return site.given("padding") if site.argument("padding").equals("max_length") else None
+    given = site.given("padding")
+    return given if given is not None and _is_maximum(script, given.value) else None
+
+
+def _is_maximum(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether padding is the maximum, if only where a call leaves a parameter at it."""
+    made = script.values.origins.of(node).values
+    defaults = (each for each in made if isinstance(script.tree.parent(each), cst.Param))
+    return any(script.values.value_of(each).equals("max_length") for each in (node, *defaults))
 
 
 def _code(script: Script, reader: _Reader) -> Iterator[tuple[cst.CSTNode, Per]]:
@@ -151,9 +166,11 @@ def _code(script: Script, reader: _Reader) -> Iterator[tuple[cst.CSTNode, Per]]:
             method = script.functions.method(owner, name)
             for body in script.functions.reached(method) if method is not None else ():
                 yield body, Per.ITEM
-    function = function_of(script, reader.collator) if reader.collator is not None else None
-    for body in script.functions.reached(function) if function is not None else ():
-        yield body, Per.BATCH
+    if reader.collate.node is not None and _collator(script, reader.collate) in _PADDING:
+        yield reader.collate.node, Per.BATCH
+    for function in functions_of(script, reader.collator) if reader.collator is not None else ():
+        for body in script.functions.reached(function):
+            yield body, Per.BATCH
 
 
 def _in_words(per: Per | None) -> str:
@@ -220,9 +237,12 @@ def _collator(script: Script, collate: Value) -> str:
 
 def _joins_by_tokenizer(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a function of this file joins a batch by a tokenizer: `tokenizer.pad(…)`."""
-    function = function_of(script, node)
-    pads = [] if function is None else script.tree.within(function.body, cst.Call)
-    found = [call for call in pads if receiver_of(call, "pad") is not None]
+    found = [
+        call
+        for function in functions_of(script, node)
+        for call in script.tree.within(function.body, cst.Call)
+        if receiver_of(call, "pad") is not None
+    ]
     return bool(found) and all(
         script.calls.at(call).argument("padding", 1).state is State.ABSENT for call in found
     )
@@ -240,8 +260,8 @@ def _alone(script: Script, mapped: TextMap) -> bool:
 def _labels_tokens(script: Script, mapped: TextMap) -> bool:
     """Return whether a `map` makes labels of the tokens, which not every collator pads."""
     given = (site.given("function", 0) for site in script.calls.of_methods("map"))
-    functions = (function_of(script, each.value) for each in given if each is not None)
-    bodies = [mapped.body, *(each.body for each in functions if each is not None)]
+    functions = (functions_of(script, each.value) for each in given if each is not None)
+    bodies = [mapped.body, *(each.body for some in functions for each in some)]
     texts = {
         script.values.value_of(text).literal
         for body in bodies

@@ -151,6 +151,12 @@ class Functions:
         named = (base for line in self.lineage(owner) for base in _bases(line))
         return [self.names.name(base) or dotted(base) for base in named]
 
+    def classes(self, node: cst.BaseExpression) -> list[str]:
+        """Return the names of a class: its own in a library, those of its bases in view."""
+        owner = self.definition(node)
+        own = [self.names.name(node) or ""]
+        return self.bases(owner) if isinstance(owner, cst.ClassDef) else own
+
     def lineage(self, owner: cst.ClassDef) -> list[cst.ClassDef]:
         """Return a class and its base classes in this file, the class first."""
         found = [owner]

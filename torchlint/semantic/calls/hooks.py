@@ -34,11 +34,26 @@ _BASES: Final = (
     (re.compile(r"mm(?:cv|engine|det|seg|pose|cls|pretrain|action|edit|agic)\d?d?\.(?:\w+\.)*"
                 r"Base(?:Module|Model|Detector|Segmentor|Classifier|Recognizer)"),
      "openmmlab", "runner module"),
+    (re.compile(r"(?:mmcv|mmengine)\.(?:\w+\.)*Hook"), "openmmlab", "hook"),
+    (re.compile(r"catalyst\.(?:\w+\.)*\w*(?:Callback|Runner)"), "catalyst", "experiment"),
     (re.compile(r"\.?speechbrain\.(?:\w+\.)*Brain"), "speechbrain", "brain"),
 )  # fmt: skip
 """The base classes whose methods a framework calls, each with what its instances are."""
 _HOOKS: Final = {
     "runner module": {Rate.STEP: "train_step", Rate.EVALUATION_STEP: "val_step test_step"},
+    "hook": {
+        Rate.STEP: "before_train_iter after_train_iter before_iter after_iter",
+        Rate.EVALUATION_STEP: "before_val_iter after_val_iter before_test_iter after_test_iter",
+        Rate.EPOCH: "before_epoch after_epoch before_train_epoch after_train_epoch "
+        "before_val_epoch after_val_epoch before_test_epoch after_test_epoch",
+        Rate.ONCE: "before_run after_run before_train after_train",
+    },
+    "experiment": {
+        Rate.STEP: "handle_batch _handle_batch on_batch_start on_batch_end",
+        Rate.EVALUATION_STEP: "predict_batch",
+        Rate.EPOCH: "on_loader_start on_loader_end on_epoch_start on_epoch_end",
+        Rate.ONCE: "on_stage_start on_stage_end on_experiment_start on_experiment_end",
+    },
     "brain": {
         Rate.STEP: "fit_batch on_fit_batch_start on_fit_batch_end optimizers_step",
         Rate.EVALUATION_STEP: "evaluate_batch",
@@ -88,8 +103,8 @@ _SENT: Final = {"module": "training_step", "trainer": "compute_loss"}
 """The methods whose result, or the loss in it, a framework calls `backward` on."""
 _MAKING: Final = ("training_step", "compute_loss", "prediction_step")
 """The methods of trainers and modules that give the loss of a batch."""
-_GIVEN: Final = "on_train_batch_end"
-"""The hook that gets what the step of a batch returned."""
+_GIVEN: Final = {"lightning": "on_train_batch_end", "openmmlab": "after_train_iter"}
+"""The hooks that get what the step of a batch returned."""
 _LOSS: Final = ("'loss'", '"loss"')
 _AUTOMATIC: Final = "automatic_optimization"
 
@@ -137,14 +152,13 @@ class Hooks(Analysis):
         )
 
     def is_loss_of_batch(self, node: cst.Subscript) -> bool:
-        """Return whether Lightning gives a hook a loss with its batch: `outputs["loss"]`."""
+        """Return whether a framework gives a hook a loss with its batch: `outputs["loss"]`."""
         bindings = self.scopes.reaching(node.value)
         function = self.scopes.function(node)
         return (
             any(self.tree.code(each.slice) in _LOSS for each in node.slice)
             and function is not None
-            and function.name.value == _GIVEN
-            and self.framework(function) == "lightning"
+            and function.name.value == _GIVEN.get(self.framework(function) or "")
             and all(isinstance(each.node, cst.Param) for each in bindings)
             and bool(bindings)
         )

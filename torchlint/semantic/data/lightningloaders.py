@@ -19,7 +19,7 @@ _SERVED: Final = re.compile(
 )
 _STEP: Final = "training_step"
 _HOOKS: Final = ("train_dataloader", "val_dataloader")
-_TRAINER: Final = re.compile(r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*Trainer")
+TRAINER: Final = re.compile(r"(?:lightning(?:\.pytorch)?|pytorch_lightning)\.(?:\w+\.)*Trainer")
 _RELOADING: Final = ("reload_dataloaders_every_n_epochs", "reload_dataloaders_every_epoch")
 """The options of Lightning's trainer that make it ask for new loaders."""
 
@@ -49,23 +49,11 @@ class LightningLoaders(ValueAnalysis):
         trainers = [
             CallSite(self.values, call)
             for call in self.tree.all(cst.Call)
-            if _TRAINER.fullmatch(self.names.name(call.func) or "")
+            if TRAINER.fullmatch(self.names.name(call.func) or "")
         ]
         fitting = {id(value) for value in self._fitting(owner)}
         known = [each for each in trainers if id(each.node) in fitting] or trainers
-        return bool(known) and all(map(_takes_new_loaders, known))
-
-    def runs_epochs(self, call: cst.Call) -> bool:
-        """Return whether a trainer of Lightning passes over the loaders that a call gives it."""
-        made = (
-            self.origins.of(call.func.value).values if isinstance(call.func, cst.Attribute) else ()
-        )
-        return method_of(call) == "fit" and any(
-            _TRAINER.fullmatch(self.names.name(each.func) or "")
-            and not _takes_new_loaders(CallSite(self.values, each))
-            for each in made
-            if isinstance(each, cst.Call)
-        )
+        return bool(known) and all(map(takes_new_loaders, known))
 
     def fitting(self, function: cst.FunctionDef) -> Iterator[cst.BaseExpression]:
         """Yield the loaders from which Lightning takes the batches of a `training_step`."""
@@ -97,7 +85,7 @@ class LightningLoaders(ValueAnalysis):
             yield from self.origins.of(call.func.value).values
 
 
-def _takes_new_loaders(trainer: CallSite) -> bool:
+def takes_new_loaders(trainer: CallSite) -> bool:
     """Return whether a trainer of Lightning asks for loaders again, or runs for one epoch."""
     if trainer.argument("max_epochs").equals(1):
         return True

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.data.datasets import Datasets, Traits
-from torchlint.semantic.data.lightningloaders import LightningLoaders
+from torchlint.semantic.data.lightningloaders import TRAINER, LightningLoaders, takes_new_loaders
 from torchlint.semantic.data.shortpasses import ShortPasses
 from torchlint.semantic.data.tokenbatches import TokenBatches
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, Loops, Role
+from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.libraries import TO_HOST
 from torchlint.semantic.scope.limits import CALLERS
@@ -32,6 +35,12 @@ _PINNING: Final = ("ignite.distributed.auto_dataloader", "ignite.distributed.aut
 """Functions that hand their arguments to DataLoader, and pin memory unless told otherwise."""
 _OF_GRAPHS: Final = ("torch_geometric.loader.DataLoader", "torch_geometric.data.DataLoader")
 """Classes derived from DataLoader whose arguments behind `shuffle` are their own."""
+_RUNNING: Final = {
+    "fit": (TRAINER, "max_epochs", None),
+    "run": (re.compile(r"ignite\.engine\..*(?:Engine|create_supervised_trainer)"), "max_epochs", 1),
+    "train": (re.compile(r"catalyst\..*Runner"), "num_epochs", None),
+}
+"""The methods that pass over loaders: what makes their objects, and how often they do so."""
 _KNOWN: Final = ("builtins.", "tqdm.", "torch.", "itertools.", "copy.", "logging.", "rich.")
 _KEEPING: Final = frozenset(
     (*PREPARING, *"append insert update setdefault info debug print".split())
@@ -169,8 +178,8 @@ class Loader(CallSite):
 
     @property
     def trains(self) -> bool:
-        """Whether a loop over the loader trains, or a trainer of Lightning that gets it."""
-        if self.training_loops or any(map(self._loaders.lightning.runs_epochs, self.receivers)):
+        """Whether a loop over the loader trains, or a trainer of a framework that gets it."""
+        if self.training_loops or any(map(self._loaders.runs_epochs, self.receivers)):
             return True
         return any(each.name.value == "train_dataloader" for each in self._hooks)
 
@@ -257,7 +266,7 @@ class Loader(CallSite):
 
     def _repeats(self, place: cst.CSTNode, drawn: cst.BaseExpression | None, depth: int) -> bool:
         loaders = self._loaders
-        if isinstance(place, cst.Call) and loaders.lightning.runs_epochs(place):
+        if isinstance(place, cst.Call) and loaders.runs_epochs(place):
             return True
         same = [self, *(loaders.made_by(drawn) if drawn is not None else ())]
         for loop in loaders.loops.around(place):
@@ -268,6 +277,8 @@ class Loader(CallSite):
         function = loaders.scopes.function(place)
         if function is None or not depth or self.is_built_by(function):
             return False
+        if loaders.ownership.rate(function) not in (None, Rate.ONCE):
+            return True
         return any(
             self._repeats(caller, given, depth - 1)
             for caller, given in self._handed_over(function, drawn)
@@ -299,6 +310,7 @@ class Loaders(LoopAnalysis):
         self.short = ShortPasses(loops)
         self.tokens = TokenBatches(self.functions, self.origins)
         self.lightning = LightningLoaders(self.values)
+        self.ownership = Ownership(self.values)
 
     def __iter__(self) -> Iterator[Loader]:
         """Yield the loaders that the file makes, in source order."""
@@ -401,10 +413,26 @@ class Loaders(LoopAnalysis):
         found: dict[int, list[cst.Call]] = {}
         for call in self.tree.all(cst.Call):
             if call.args and self._out_of_sight(call):
+                holds = self.runs_epochs(call)
                 for arg in call.args:
-                    for made in self._may_be_loader(arg.value):
+                    held = self.origins.of(arg.value, (None,)).values if holds else ()
+                    for made in (*self._may_be_loader(arg.value), *self._among(held)):
                         found.setdefault(id(made.node), []).append(call)
         return found
+
+    def runs_epochs(self, call: cst.Call) -> bool:
+        """Return whether a framework passes again and again over the loaders that a call gives."""
+        pattern, option, place = _RUNNING.get(method_of(call) or "", (None, "", None))
+        if pattern is None or not isinstance(call.func, cst.Attribute):
+            return False
+        epochs = self.values.argument(call, option, place)
+        several = epochs.state is not State.ABSENT and not epochs.equals(1)
+        return any(
+            several or (pattern is TRAINER and not takes_new_loaders(CallSite(self.values, made)))
+            for made in self.origins.of(call.func.value).values
+            if isinstance(made, cst.Call)
+            if any(map(pattern.fullmatch, self.functions.classes(made.func)))
+        )
 
     @cached_property
     def passes(self) -> dict[int, list[cst.CSTNode]]:
@@ -437,8 +465,6 @@ class Loaders(LoopAnalysis):
         return self.functions.callee(call) is None and not self.functions.definition(call.func)
 
     def _may_be_loader(self, node: cst.BaseExpression) -> list[Loader]:
-        if not isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
-            return []
         return self.made_by(node) if self.kinds.kind(node) is Kind.LOADER else []
 
     def is_in_loop(self, node: cst.CSTNode, *roles: Role) -> bool:

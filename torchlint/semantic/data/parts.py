@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.data.loaders import Loader, Loaders
-from torchlint.semantic.loops.engines import Engines
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import is_none, word_of
@@ -42,7 +41,7 @@ class Parts(ValueAnalysis):
     def __init__(self, values: KnownValues, loaders: Loaders) -> None:
         super().__init__(values)
         self.loaders = loaders
-        self.engines = Engines(values)
+        self.engines = loaders.ownership.engines
         self.kinds = loaders.kinds
         self._open: set[int] = set()
 

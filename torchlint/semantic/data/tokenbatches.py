@@ -76,26 +76,22 @@ class TokenBatches(Analysis):
                     yield None
                     continue
                 for each in made.elements:
-                    yield _text(each.key) if isinstance(each, cst.DictElement) else None
+                    yield self._text(each.key) if isinstance(each, cst.DictElement) else None
         for line in self.functions.own(function, cst.Assign):
             target = line.targets[0].target
-            if isinstance(target, cst.Subscript) and (key := _key(target)) is not None:
+            if isinstance(target, cst.Subscript) and (key := self._key(target)) is not None:
                 yield key
 
     def _keys_read(self, function: cst.FunctionDef) -> Iterator[str]:
         """Yield the keys of the items that a function reads."""
         for item in self.functions.own(function, cst.Subscript):
-            key = _key(item)
-            if key is not None:
+            if (key := self._key(item)) is not None:
                 yield key
 
+    def _key(self, item: cst.Subscript) -> str | None:
+        key = self.origins.values.key(item)
+        return key if isinstance(key, str) else None
 
-def _key(item: cst.Subscript) -> str | None:
-    index = item.slice[0].slice
-    return _text(index.value) if isinstance(index, cst.Index) else None
-
-
-def _text(node: cst.BaseExpression) -> str | None:
-    if not isinstance(node, cst.SimpleString) or isinstance(node.evaluated_value, bytes):
-        return None
-    return node.evaluated_value
+    def _text(self, node: cst.BaseExpression) -> str | None:
+        text = self.origins.values.value_of(node).literal
+        return text if isinstance(text, str) else None

@@ -30,7 +30,7 @@ class Duty(Enum):
 
 
 _ALL: Final = frozenset("transformers lightning fastai".split())
-_LOOPS: Final = _ALL | {"ignite", "openmmlab", "speechbrain"}
+_LOOPS: Final = _ALL | {"ignite", "openmmlab", "speechbrain", "catalyst"}
 _DONE: Final = {
     Duty.PLACING: _ALL | {"fabric", "accelerate"},
     Duty.PRECISION: _LOOPS | {"fabric", "accelerate", "deepspeed"},

@@ -356,10 +356,8 @@ class Trainings(ValueAnalysis):
             for parser in self._parsers(call) if read is not None else ():
                 for parsed in self._parsed(parser):
                     owner = self.functions.definition(parsed)
-                    names = [self.names.name(parsed) or ""]
-                    if isinstance(owner, cst.ClassDef):
-                        names = self.functions.bases(owner)
-                    framework = next(filter(None, (_named(each, _ARGUMENTS) for each in names)), "")
+                    found = (_named(each, _ARGUMENTS) for each in self.functions.classes(parsed))
+                    framework = next(filter(None, found), "")
                     if framework:
                         known = owner if isinstance(owner, cst.ClassDef) else None
                         yield TrainerArguments(self, call, framework, known, read)

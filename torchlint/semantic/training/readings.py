@@ -307,6 +307,7 @@ class Readings(ValueAnalysis):
             if place not in apart and apart.isdisjoint(self.tree.ancestors(place))
         )
 
+    @memoized(False)
     def is_logged(self, node: cst.CSTNode) -> bool:
         """Return whether a value is only shown or recorded, at once or under a name."""
         line = self._line_unless_logged(node)
@@ -321,7 +322,7 @@ class Readings(ValueAnalysis):
         if bound is None or not isinstance(held, cst.Name):
             return False
         uses = [one for one in self.scopes.uses(bound, self.scopes.home(line)) if one is not held]
-        shown = [one for one in uses if self._line_unless_logged(one) is None]
+        shown = [one for one in uses if self.is_logged(one)]
         return bool(shown) and all(one in shown or self._is_filled(one) for one in uses)
 
     def _line_unless_logged(self, node: cst.CSTNode) -> cst.BaseSmallStatement | None:

@@ -38,25 +38,19 @@ _DEVICES: Final = frozenset("device devices".split())
 _SEEDERS: Final = ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
 _CALLS: Final = frozenset("cuda xpu".split())
 _NAMING: Final = ("torch.device", "torch.set_default_device")
-_FRAMEWORKS: Final = {
-    "lightning": "lightning",
-    "pytorch_lightning": "lightning",
-    "accelerate": "accelerate",
-    "ignite": "ignite",
-    "fastai": "fastai",
-    "deepspeed": "deepspeed",
-}
+_NAMED: Final = ("lightning", "accelerate", "ignite", "fastai", "deepspeed", "catalyst")
+_FRAMEWORKS: Final = {"pytorch_lightning": "lightning", **dict(zip(_NAMED, _NAMED, strict=True))}
 _OWNERS: Final = ("accelerator", "fabric", "trainer", "Trainer")
 _STEPS: Final = ("training_step", "configure_optimizers")
 """What is spelled where another module makes the object of a framework that owns the loop."""
 _ROOTS: Final = tuple(f"{root}." for root in _FRAMEWORKS)
-_PLACING: Final = frozenset({"lightning", "accelerate", "fastai", "deepspeed", "transformers"})
+_PLACING: Final = frozenset("lightning accelerate fastai deepspeed transformers catalyst".split())
 """Frameworks that move networks and batches to a device by themselves."""
 _HELPERS: Final = re.compile(
     r"(?:lightning|pytorch_lightning)\.(?:\w+\.)*"
     r"(?:seed_everything|seed|loggers|utilities|rank_zero)(?:[._]\w+)*|"
     r"accelerate\.(?:utils|logging|state)(?:\.\w+)*|ignite\.(?:utils|metrics)(?:\.\w+)*|"
-    r"deepspeed\.ops(?:\.\w+)*"
+    r"deepspeed\.ops(?:\.\w+)*|catalyst\.(?:utils|contrib|data|metrics|tools)(?:\.\w+)*"
 )
 """What frameworks offer to loops that they do not own."""
 _TRAINERS: Final = re.compile(r"transformers\.\w*Trainer")
