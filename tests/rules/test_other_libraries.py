@@ -14,7 +14,7 @@ from torchlint.testing.examples import examples_of
 
 _LIBRARY = (
     r"(torch\w*|pytorch_lightning|lightning|accelerate|transformers|diffusers|ignite|timm"
-    r"|deepspeed|trl)"
+    r"|deepspeed|trl|catalyst|mmengine)"
 )
 _PLAIN = re.compile(r"^ *import \w+(?:, \w+)*(?= *(?:[;#\n]|$))", re.MULTILINE)
 _NAME = re.compile(rf"\b{_LIBRARY}\b")
