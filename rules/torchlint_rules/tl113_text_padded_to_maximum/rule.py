@@ -113,16 +113,11 @@ class _Reader(NamedTuple):
 
 
 def _trainers(script: Script) -> Iterator[_Reader]:
-    """Yield the trainers whose arguments are not said to compile the network."""
+    """Yield the trainers whose arguments are known and compile nothing."""
     for trainer in script.program.trainings.trainers("transformers"):
         dataset, network = trainer.given("train_dataset"), trainer.given("model")
         arguments = trainer.arguments
-        compiles = arguments is not None and any(
-            not arguments.is_off(each)
-            for each in _COMPILING
-            if arguments.given(each) or arguments.setting(each)
-        )
-        if dataset is not None and not compiles:
+        if dataset is not None and arguments is not None and arguments.is_off(*_COMPILING):
             pads = trainer.argument("processing_class").state is not State.ABSENT
             collate = trainer.argument("data_collator")
             given = trainer.given("data_collator")
