@@ -186,6 +186,19 @@ class ModuleFacts(Networks):
             for each in self.compiled.all
         )
 
+    def overwrites_output(self, call: cst.Call) -> bool:
+        """Return whether the next such call may overwrite what a call returns (CUDA graphs)."""
+        callees, network = self.functions.callees(call), self.lineage.network(call)
+        for each in self.compiled.replayed:
+            subject = each.subject
+            if not isinstance(subject, cst.FunctionDef):
+                if network is not None and self.may_touch(subject, network):
+                    return True
+                subject = self.functions.definition(subject)
+            if subject in callees:
+                return True
+        return False
+
 
 class EvaluationFacts(Evaluations):
     """The evaluations, and the autograd graphs that they record."""

@@ -28,11 +28,15 @@ _Pass: TypeAlias = cst.For | cst.While | cst.FunctionDef
 
 
 class Held(NamedTuple):
-    """The memory that a list keeps alive if it stores a value without copying it."""
+    """The memory that a list keeps alive if it stores a value without copying it.
+
+    `replayed`: it may be of a CUDA graph, whose next run overwrites it.
+    """
 
     roots: tuple[cst.BaseExpression, ...] = ()
     sliced: bool = False
     loaded: bool = False
+    replayed: bool = False
 
 
 def held(script: Script, value: cst.BaseExpression, loop: _Pass) -> Held:
@@ -46,12 +50,12 @@ def _held(script: Script, value: cst.BaseExpression, loop: _Pass, depth: int) ->
     if isinstance(value, cst.Subscript):
         inner = _held(script, value.value, loop, depth - 1)
         outside = bool(inner.roots) and not _made_in(script, inner.roots[-1], loop)
-        return Held(inner.roots, inner.sliced or not outside, inner.loaded)
+        return inner._replace(sliced=inner.sliced or not outside)
     if isinstance(value, cst.Attribute):
         if value.attr.value in ("data", "T", "mT", "real"):
             return _held(script, value.value, loop, depth - 1)
         inner = _held(script, value.value, loop, depth - 1)
-        return inner if inner.loaded else Held((value,))
+        return inner if inner.loaded else Held((value,), replayed=inner.replayed)
     if isinstance(value, cst.Call):
         return _held_by_call(script, value, loop, depth)
     if not isinstance(value, cst.Name):
@@ -66,6 +70,7 @@ def _joined(found: Iterable[Held]) -> Held:
         tuple(root for each in every for root in each.roots),
         any(each.sliced for each in every),
         any(each.loaded for each in every),
+        any(each.replayed for each in every),
     )
 
 
@@ -76,13 +81,15 @@ def _held_by_call(script: Script, call: cst.Call, loop: _Pass, depth: int) -> He
     word, whole = method_of(call), receiver_of(call) if name is None else None
     fills = word.endswith("_") and whole is not None and script.kind(whole) is not Kind.MODULE
     if whole is None or not (fills or word in _VIEWS or word in _SLICES):
-        return _joined(
-            _held(script, returned, callee, depth - 1)
+        returned = [
+            _held(script, each, callee, depth - 1)
             for callee in script.functions.callees(call)
-            for returned in script.functions.returns(callee)
-        )
+            for each in script.functions.returns(callee)
+        ]
+        return _joined((*returned, Held(replayed=script.modules.overwrites_output(call))))
     inner = _held(script, whole, loop, depth - 1)
-    return Held(inner.roots, True, inner.loaded) if word in _SLICES else inner
+    sliced, moved = inner.sliced or word in _SLICES, word == "cpu"
+    return inner._replace(sliced=sliced, replayed=inner.replayed and not moved)
 
 
 def _held_by_binding(script: Script, binding: Binding, loop: _Pass, depth: int) -> Held:
@@ -91,7 +98,9 @@ def _held_by_binding(script: Script, binding: Binding, loop: _Pass, depth: int) 
     if binding.how is How.ASSIGN:
         return _held(script, binding.value, loop, depth - 1)
     if binding.how is How.UNPACKED:
-        return Held(loaded=isinstance(binding.value, (cst.Name, cst.Subscript)))
+        loaded = isinstance(binding.value, (cst.Name, cst.Subscript))
+        made = _held(script, binding.value, loop, depth - 1)
+        return Held(loaded=loaded, replayed=made.replayed)
     if binding.how is How.LOOP:
         source, _ = script.values.iteration.source(binding.value, binding.path)
         if isinstance(source, cst.Call):
@@ -108,11 +117,11 @@ def _made_in(script: Script, root: cst.BaseExpression, loop: _Pass) -> bool:
 
 
 def written(script: Script, kept: Held, loop: _Pass) -> bool:
-    """Return whether a loop may modify in place a tensor that shares memory with a stored value.
+    """Return whether a loop may overwrite a tensor that shares memory with a stored value.
 
     Writes to an attribute, or to a value that a call passes on, may be outside the loop.
     """
-    if any(isinstance(root, (cst.Attribute, cst.Call)) for root in kept.roots):
+    if kept.replayed or any(isinstance(root, (cst.Attribute, cst.Call)) for root in kept.roots):
         return True
     texts = {script.code(root) for root in kept.roots}
     return bool(texts) and any(
@@ -125,8 +134,9 @@ def may_change(script: Script, value: cst.BaseExpression, loop: _Pass) -> bool:
 
     Only what each pass binds itself is known: any code may write into what was there before.
     """
-    roots = [root_of(each, items=True) for each in held(script, value, loop).roots]
-    if not all(isinstance(each, cst.Name) and _is_new(script, each, loop) for each in roots):
+    kept = held(script, value, loop)
+    roots = [root_of(each, items=True) for each in kept.roots]
+    if kept.replayed or not all(isinstance(each, cst.Name) and _is_new(script, each, loop) for each in roots):
         return True
     texts = {script.code(each) for each in roots}
     return any(script.code(each.tensor) in texts for each in script.values.writes.within(loop))

@@ -14,7 +14,7 @@ from torchlint.semantic.syntax.methods import is_none, last_line, method_of
 from torchlint.semantic.training.submodules import Submodules
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
-from torchlint.semantic.values.values import Value
+from torchlint.semantic.values.values import State, Value
 
 _COMPILE: Final = "torch.compile"
 _PARTIAL: Final = "functools.partial"
@@ -38,6 +38,9 @@ _RUNNING_FIRST: Final = frozenset({"torch.utils.checkpoint.checkpoint"})
 """Functions that run what they are given first."""
 _HOOKING: Final = ("register_forward_hook", "register_forward_pre_hook")
 _MOST: Final = 400
+_WITHOUT_CUDA_GRAPHS: Final = (None, "default", "max-autotune-no-cudagraphs")
+"""The modes of `torch.compile` that use no CUDA graphs."""
+_CUDA_GRAPHS: Final = "triton.cudagraphs"
 
 
 class Compilation(NamedTuple):
@@ -85,6 +88,20 @@ class Compiled(ValueAnalysis):
         """Return the value of an option of a compilation."""
         call = compilation.call
         return self.values.argument(call if call is not None else _NO_CALL, name)
+
+    @cached_property
+    def replayed(self) -> tuple[Compilation, ...]:
+        """The compilations that may use CUDA graphs: each call overwrites the last one's outputs."""
+        return tuple(each for each in self.all if self._may_use_cuda_graphs(each))
+
+    def _may_use_cuda_graphs(self, compilation: Compilation) -> bool:
+        mode, options = (self.option(compilation, word) for word in ("mode", "options"))
+        if mode.state is not State.ABSENT and mode.literal not in _WITHOUT_CUDA_GRAPHS:
+            return True
+        if options.node is None:
+            return options.state is not State.ABSENT
+        graphs = self.values.entry(options.node, _CUDA_GRAPHS)
+        return graphs.state is not State.ABSENT and not graphs.equals(False)
 
     def classes(self, compilation: Compilation) -> tuple[cst.ClassDef, ...]:
         """Return the classes in view of the networks that a compilation gets."""
