@@ -19,6 +19,7 @@ from torchlint.api import (
     method_of,
     receiver_of,
 )
+from torchlint_rules.shared.grouping import joined
 
 _SHAPES: Final = ("view", "reshape")
 _METHODS: Final = {
@@ -42,19 +43,28 @@ class SilentTransfer(Rule):
         """Flag every operation in each step that copies to or from the device unseen."""
         if not script.program.devices.can_use_accelerator:
             return
+        yield from joined(script, self._each(script), ("entry", "entries"))
+
+    def _each(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
+        """Yield the findings, each with the place that has one for all its transfers."""
         for found in (each for kind in _KINDS for each in kind(script)):
             if script.loops.each_step(found.node):
                 message = f"`{script.tree.brief(found.node)}` {found.cost}"
                 notes = script.loops.repetition.notes_on_callers(found.node)
-                yield Finding(self.code, script.span(found.node), message, found.fix, notes)
+                finding = Finding(self.code, script.span(found.node), message, found.fix, notes)
+                yield found.place or found.node, finding
 
 
 class _Transfer(NamedTuple):
-    """An operation, what it costs, and a fix if there is one."""
+    """An operation, what it costs, and a fix if there is one.
+
+    `place` is what has many that are alike: a loop or a function.
+    """
 
     node: cst.BaseExpression
     cost: str
     fix: Fix | None = None
+    place: cst.CSTNode | None = None
 
 
 # -- conversions by the name of a tensor type ------------------------------------------
@@ -236,7 +246,8 @@ def _entries(script: Script) -> Iterator[_Transfer]:
         if single and script.values.placement.may_be_on_device(line.value):
             name = script.tree.brief(target.value)
             cost = f"waits for the device to put a number into `{name}`; keep it in a tensor there"
-            yield _Transfer(line.value, cost)
+            place = script.scopes.home(line) if around is None else around.node
+            yield _Transfer(line.value, cost, place=place)
 
 
 _KINDS: Final = (_types, _indices, _lookups, _counts, _scales, _entries)
