@@ -77,8 +77,8 @@ def _makes_padding(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a number of missing tokens is how much padding is made."""
     line = script.tree.statement(node)
     for around in script.tree.ancestors(node):
-        if around is line:
-            break
+        if around is line or isinstance(around, cst.Slice):
+            break  # the number is a place, not an amount
         if isinstance(around, cst.BinaryOperation) and type(around.operator) is cst.Multiply:
             if isinstance(around.left, cst.List) or isinstance(around.right, cst.List):
                 return True

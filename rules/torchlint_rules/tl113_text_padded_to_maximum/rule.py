@@ -7,7 +7,19 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Loader, Note, Per, Rule, Script, State, Value, receiver_of
+from torchlint.api import (
+    Finding,
+    Fix,
+    Loader,
+    Note,
+    Per,
+    Rule,
+    Script,
+    State,
+    Value,
+    receiver_of,
+    word_of,
+)
 from torchlint_rules.shared.tokenizers import TextMap, functions_of, text_maps, tokenizer_of
 from torchlint_rules.tl113_text_padded_to_maximum.filling import filled
 
@@ -28,7 +40,7 @@ _COMPILING: Final = ("torch_compile", "torch_compile_backend", "torch_compile_mo
 class TextPaddedToMaximum(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tokenizer in a `map` that pads the texts of a training to the maximum."""
-        if script.functions.imports(*_FIXED):
+        if script.functions.imports(*_FIXED) or _are_cut(script):
             return
         readers = [*_trainers(script), *_loops(script)]
         yield from self._in_code(script, readers)
@@ -166,6 +178,17 @@ def _code(script: Script, reader: _Reader) -> Iterator[tuple[cst.CSTNode, Per]]:
     for function in functions_of(script, reader.collator) if reader.collator is not None else ():
         for body in script.functions.reached(function):
             yield body, Per.BATCH
+
+
+def _are_cut(script: Script) -> bool:
+    """Return whether code cuts batches to their longest text: `ids[:, :mask.sum(1).max()]`."""
+    for item in script.tree.all(cst.Subscript):
+        last = item.slice[-1].slice
+        if len(item.slice) > 1 and isinstance(last, cst.Slice) and last.upper is not None:
+            end = script.scopes.only(last.upper).assigned or last.upper
+            if any(word_of(call) == "max" for call in script.tree.within(end, cst.Call)):
+                return True
+    return False
 
 
 def _in_words(per: Per | None) -> str:

@@ -113,7 +113,7 @@ class Frequencies(LoopAnalysis):
             return Frequency.RARE
         function = self.scopes.function(node)
         if (
-            self.loops.measuring.is_named(node)
+            self.loops.measuring.only_measures(node)
             or self._times(node)
             or (function is not None and not _MEMOS.isdisjoint(self.names.marks(function)))
         ):
@@ -279,9 +279,23 @@ class Frequencies(LoopAnalysis):
     def _rare_branch(self, guard: cst.If, child: cst.CSTNode) -> bool:
         """Return whether the branch of an `if` that holds `child` runs rarely."""
         in_body = child is guard.body
-        if not self.rare(guard.test, wanted=in_body):
+        if not self.rare(guard.test, wanted=in_body) and not (in_body and self._is_change(guard)):
             return False
         return not in_body or not (self._steps((guard.body,)) or self._asks_for_step(guard))
+
+    def _is_change(self, guard: cst.If) -> bool:
+        """Return whether a test asks for a new value, as of the epoch, which its body keeps."""
+        test = guard.test
+        if not isinstance(test, cst.Comparison):
+            return False
+        differs = isinstance(test.comparisons[0].operator, cst.NotEqual)
+        if not differs and not all(map(_COUNTERS.fullmatch, self._identifiers(test))):
+            return False
+        sides = {self.tree.code(test.left), self.tree.code(test.comparisons[0].comparator)}
+        return any(
+            sides == {self.tree.code(line.targets[0].target), self.tree.code(line.value)}
+            for line in self.tree.within(guard.body, cst.Assign)
+        )
 
     def _asks_for_step(self, guard: cst.If) -> bool:
         """Return whether a test is that of an optimizer step, which stands elsewhere in its block.
@@ -490,12 +504,8 @@ class Frequencies(LoopAnalysis):
         named = _COUNTERS.fullmatch(node.value) is not None
         if any(_counts_on(each) or (named and each.how is How.AUGMENTED) for each in bindings):
             return True
-        value = bindings[0].value if len(bindings) == 1 else None
-        if (
-            bindings[0:1]
-            and bindings[0].how is How.ASSIGN
-            and isinstance(value, cst.BinaryOperation)
-        ):
+        value = self.scopes.only(node).assigned
+        if isinstance(value, cst.BinaryOperation):
             return self._counts(value)
         return self.kinds.kind(node) is Kind.NUMBER and any(
             binding.how in (How.LOOP, How.AUGMENTED) for binding in bindings

@@ -89,7 +89,7 @@ _TAKES_CONFIGURATION: Final = (
     ("accelerate.DeepSpeedPlugin", "hf_ds_config"),
     ("accelerate.utils.DeepSpeedPlugin", "hf_ds_config"),
 )
-_PREDICTS: Final = ("predict", "test")
+_PREDICTS: Final = ("predict", "test", "validate", "evaluate")
 _TRAINS: Final = ("train", "fit", "hyperparameter_search")
 _POSITIONS: Final = ("model", "args", "data_collator", "train_dataset", "eval_dataset")
 _MISSING: Final = object()

@@ -151,7 +151,7 @@ _NOT_ARRAYS: Final = frozenset(
 _NUMPY_SCALARS: Final = frozenset("sum mean std var max min median prod argmax argmin dot".split())
 
 _TENSOR_TO_NUMBER: Final = frozenset(
-    "item size dim ndimension numel nelement element_size get_device storage_offset".split()
+    "item size dim ndimension numel nelement element_size stride get_device storage_offset".split()
 )
 _TENSOR_TO_OTHER: Final = {
     "numpy": Kind.NDARRAY,

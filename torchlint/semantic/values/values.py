@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -100,10 +100,23 @@ class Values(Analysis):
         """Return the one expression that `node` can be."""
         bindings = self.functions.bindings(node)
         if bindings:
-            return _agree([self._bound(binding) for binding in bindings])
+            found = [self._bound(binding) for binding in bindings]
+            return _agree([*found, _DECIDED] if self._is_set_if(node, bindings) else found)
         if type(node) is cst.Attribute:
             return self._option(node)
         return self._item(node) if type(node) is cst.Subscript else Value(State.KNOWN, node)
+
+    def _is_set_if(self, node: cst.BaseExpression, bindings: Sequence[Binding]) -> bool:
+        """Return whether an attribute is only set under `if`s, of an object that comes with it."""
+        if not isinstance(node, cst.Attribute) or self.functions.is_self(node.value):
+            return False
+        return all(
+            any(
+                isinstance(branch, cst.If) and "__name__" not in self.tree.code(branch.test)
+                for branch in map(self.tree.parent, self.scopes.blocks(binding.node))
+            )
+            for binding in bindings
+        )
 
     def code_of(self, node: cst.BaseExpression) -> str:
         """Return the code of the one expression that a node can be, else of the node."""
