@@ -91,7 +91,7 @@ class LoaderWithoutWorkers(Rule):
         """Return the traits of the dataset of a loader without workers, None for other loaders."""
         if not loader.has_no_workers and _zero_by_default(script, loader) is None:
             return None
-        if loader.dataset is None:
+        if loader.dataset is None or loader.joins_tokens:
             return None
         found = dict(loader.traits)
         for function in filter(None, map(loader.expression, ("collate_fn", "worker_init_fn"))):

@@ -163,6 +163,11 @@ class Loader(CallSite):
         """Whether the batches hold nothing but numbers of tokens, masks and labels."""
         return self._loaders.tokens.are_loaded(self)
 
+    @property
+    def joins_tokens(self) -> bool:
+        """Whether the loader only joins such numbers, which were made before."""
+        return self._loaders.tokens.are_ready(self)
+
     # -- uses ----------------------------------------------------
 
     @property

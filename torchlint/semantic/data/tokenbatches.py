@@ -8,16 +8,21 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
+from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.origins import Origins
 
 _TOKENS: Final = frozenset({"ids", "tokens"})
 _BESIDE: Final = frozenset(
-    "id mask masks label labels target targets row col length lengths index idx position".split()
+    "id mask masks label labels target targets row col length lengths index idx position mapping".split()
 )
 """What stands beside the tokens of a text, and is as small: the last words of keys."""
 _TEXTS: Final = frozenset("text texts sentence sentences prompt question answer".split())
+_LONG: Final = frozenset({"long", "int64", "LongTensor"})
+_DEFAULTS: Final = ("transformers.default_data_collator", "torch.utils.data.default_collate")
 _COLLATORS: Final = frozenset({
     "transformers.DataCollatorWithPadding", "transformers.DataCollatorForLanguageModeling",
     "transformers.DataCollatorForSeq2Seq", "transformers.DataCollatorForTokenClassification",
@@ -34,33 +39,83 @@ class TokenBatches(Analysis):
     def are_loaded(self, loader: CallSite) -> bool:
         """Return whether all that the batches of a loader hold is small."""
         collate, dataset = loader.expression("collate_fn"), loader.expression("dataset")
-        if collate is not None:
-            made = self.origins.of(collate).values
-            return bool(made) and all(map(self._collates, made))
+        joining = self.origins.of(collate).values if collate is not None else ()
         made = self.origins.of(dataset).values if dataset is not None else ()
-        return bool(made) and all(map(self._reads, made))
+        if not all(self.names.name(each) in _DEFAULTS for each in joining):
+            if all(map(self._collates, joining)):
+                return True
+            return bool(made) and all(map(self._reads_numbers, made))
+        return bool(made) and all(self._reads(each) or self._reads_numbers(each) for each in made)
+
+    def are_ready(self, loader: CallSite) -> bool:
+        """Return whether a loader only joins tokens: no code in view makes them of texts."""
+        given = map(loader.expression, ("collate_fn", "dataset"))
+        made = [each for node in given if node for each in self.origins.of(node).values]
+        code = [function for each in made for function in self._run_by(each, "__getitem__")]
+        bodies = [body for function in code for body in self.functions.reached(function)]
+        calls = (call for body in bodies for call in self.functions.own(body, cst.Call))
+        return self.are_loaded(loader) and not any(
+            method_of(call) != "pad" and self._names_tokenizer(call.func) for call in calls
+        )
+
+    def _names_tokenizer(self, node: cst.BaseExpression) -> bool:
+        return any(word.startswith("tokeniz") for word in words(dotted(node)))
+
+    def _run_by(self, made: cst.BaseExpression, method: str) -> list[cst.FunctionDef]:
+        """Return the method of the class in view that a call makes an object of, or a function."""
+        owner = self.functions.definition(made.func) if isinstance(made, cst.Call) else None
+        if isinstance(owner, cst.ClassDef):
+            methods = (self.functions.method(owner, each) for each in (method, "__call__"))
+            return [each for each in methods if each is not None]
+        inner = made.body if isinstance(made, cst.Lambda) else None
+        function = self.functions.run_by(inner.func if isinstance(inner, cst.Call) else made)
+        return [] if function is None else [function]
 
     def _collates(self, made: cst.BaseExpression) -> bool:
         """Return whether a collate function makes tokens of texts, or batches of tokens."""
         if isinstance(made, cst.Call) and self.names.name(made.func) in _COLLATORS:
             return True
-        inner = made.body if isinstance(made, cst.Lambda) else None
-        function = self.functions.run_by(inner.func if isinstance(inner, cst.Call) else made)
-        if function is None:
-            return False
-        read = set(self._keys_read(function))
-        return self._gives_tokens(function) or (bool(read) and read <= _TEXTS)
+        for function in self._run_by(made, "__call__"):
+            read = set(self._keys_read(function))
+            return self._gives_tokens(function) or (bool(read) and read <= _TEXTS)
+        return False
 
     def _reads(self, made: cst.BaseExpression) -> bool:
         """Return whether the items of a dataset hold tokens."""
-        owner = self.functions.definition(made.func) if isinstance(made, cst.Call) else None
-        if not isinstance(owner, cst.ClassDef):
+        return any(map(self._gives_tokens, self._run_by(made, "__getitem__")))
+
+    def _reads_numbers(self, made: cst.BaseExpression) -> bool:
+        """Return whether the items of a dataset are long integers, as no image or sound is."""
+        given = [
+            element.value
+            for read in self._run_by(made, "__getitem__")
+            for each in self.functions.returns(read)
+            for element in (each.elements if isinstance(each, cst.Tuple) else [cst.Element(each)])
+        ]
+        return bool(given) and all(map(self._is_long, given))
+
+    @memoized(False)
+    def _is_long(self, node: cst.BaseExpression) -> bool:
+        if isinstance(node, cst.Subscript):
+            return self._is_long(node.value)
+        if isinstance(node, (cst.Name, cst.Attribute)):
+            made = [each.assigned for each in self.functions.bindings(node)]
+            return any(each is not None and self._is_long(each) for each in made)
+        if not isinstance(node, cst.Call):
             return False
-        read = self.functions.method(owner, "__getitem__")
-        return read is not None and self._gives_tokens(read)
+        said = {word_of(node), *(last_word(arg.value) for arg in node.args)}
+        return not _LONG.isdisjoint(said) or (
+            self.names.name(node.func) is not None
+            and bool(node.args)
+            and self._is_long(node.args[0].value)
+        )
 
     def _gives_tokens(self, function: cst.FunctionDef) -> bool:
         keys = list(self._keys_given(function))
+        calls = self.functions.own(function, cst.Call)
+        padded = (receiver_of(call, "pad") for call in calls)
+        if any(each is not None and self._names_tokenizer(each) for each in padded):
+            keys = ["ids", *filter(None, keys), *self._keys_read(function)]
         last = [words(key)[-1:] for key in keys if key is not None]
         return (
             None not in keys
@@ -72,11 +127,13 @@ class TokenBatches(Analysis):
         """Yield the keys of what a function returns, None for what is no plain dictionary."""
         for returned in self.functions.returns(function):
             for made in self.origins.of(returned).values or (returned,):
-                if not isinstance(made, cst.Dict):
+                if isinstance(made, cst.Tuple):
+                    yield from map(self._key_of, made.elements)
+                elif isinstance(made, cst.Dict):
+                    for each in made.elements:
+                        yield self._text(each.key) if isinstance(each, cst.DictElement) else None
+                else:
                     yield None
-                    continue
-                for each in made.elements:
-                    yield self._text(each.key) if isinstance(each, cst.DictElement) else None
         for line in self.functions.own(function, cst.Assign):
             target = line.targets[0].target
             if isinstance(target, cst.Subscript) and (key := self._key(target)) is not None:
@@ -95,3 +152,8 @@ class TokenBatches(Analysis):
     def _text(self, node: cst.BaseExpression) -> str | None:
         text = self.origins.values.value_of(node).literal
         return text if isinstance(text, str) else None
+
+    def _key_of(self, element: cst.BaseElement) -> str | None:
+        """Return under which key or name a part of an item is found: `rows[i]["input_ids"]`."""
+        value = element.value
+        return self._key(value) if isinstance(value, cst.Subscript) else last_word(value) or None
