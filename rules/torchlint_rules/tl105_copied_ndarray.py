@@ -15,6 +15,7 @@ from torchlint.api import (
     Fix,
     Frequency,
     How,
+    Impact,
     Rule,
     Script,
     method_of,
@@ -58,7 +59,8 @@ class CopiedNdarray(Rule):
                 title = f"Write `torch.{maker}`"
                 unsafe = Fix.unsafe(title, edits, because=because) if because else None
                 fix = unsafe or Fix.exact(title, edits)
-            yield Finding(self.code, script.span(site.node), message, fix)
+            impact: Impact | None = "low" if _decodes(script, site.node) else None
+            yield Finding(self.code, script.span(site.node), message, fix, impact=impact)
 
 
 # -- where --------------------------------------------------------------------
@@ -78,6 +80,12 @@ def _is_repeated(script: Script, node: cst.CSTNode) -> bool:
         ):
             return True
     return frequency is Frequency.EVERY_PASS
+
+
+def _decodes(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether the function around a node decodes images or sound, which takes longer."""
+    function, work = script.scopes.function(node), script.loaders.datasets.work
+    return function is not None and any(map(work.decoded, script.functions.reached(function)))
 
 
 def _dataset(script: Script, node: cst.CSTNode) -> cst.ClassDef | None:

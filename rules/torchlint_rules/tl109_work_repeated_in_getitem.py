@@ -94,7 +94,8 @@ def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, I
     one = "batch" if code.per is Per.BATCH else "item"
     bodies = [each for each in script.functions.reached(code.node) if not _is_cached(script, each)]
     drawn = any(script.loaders.datasets.work.drawn(body) for body in bodies)
-    decodes = any(script.loaders.datasets.work.decoded(body) for body in bodies)
+    beside = any(script.loaders.datasets.work.decoded(body) for body in bodies)
+    beside = beside or _is_read_by_workers(script, code)
     for body in bodies:
         for call in script.functions.own(body, cst.Call):
             what = _constant_work(script, call)
@@ -112,9 +113,20 @@ def _repeated(script: Script, code: ItemCode) -> Iterator[tuple[cst.Call, str, I
             elif code.per is Per.ITEM and not drawn and not _is_kept(script, call):
                 work = _item_work(script, call)
                 if work:
-                    short = (decodes and "tokenize" in work) or _of_constant(script, call)
+                    short = (beside and "tokenize" in work) or _of_constant(script, call)
                     long: Impact | None = "medium" if "spectrogram" in work else None
                     yield call, f"`{code.label}` {work}", "low" if short else long
+
+
+def _is_read_by_workers(script: Script, code: ItemCode) -> bool:
+    """Return whether all loaders in view that read a dataset have workers, beside the device."""
+    read = [
+        loader
+        for loader in script.loaders
+        if loader.dataset is not None
+        and code.owner in script.loaders.datasets.classes(loader.dataset)
+    ]
+    return bool(read) and not any(loader.has_no_workers for loader in read)
 
 
 def _constant_work(script: Script, call: cst.Call) -> str:
