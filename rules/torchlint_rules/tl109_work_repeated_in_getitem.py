@@ -19,10 +19,10 @@ from torchlint.api import (
     Per,
     Rule,
     Script,
-    last_word,
     method_of,
     receiver_of,
 )
+from torchlint_rules.shared.tokenizers import tokenizer_of
 
 _READS: Final = re.compile(
     r"(?:json|pickle|yaml|joblib|torch|dill)\.(?:safe_|full_|unsafe_)?load|"
@@ -51,7 +51,6 @@ _AT_ONE_RATE: Final = (
 _TENSORS: Final = ("torch.tensor", "torch.as_tensor", "torch.LongTensor", "torch.FloatTensor")
 _ONCE: Final = "for each item; make one tensor of the list, once, and slice that"
 _WHOLE: Final = ("read", "readlines", "read_text", "read_bytes")
-_TOKENISES: Final = frozenset("encode encode_plus tokenize batch_encode_plus __call__".split())
 _NO_NETWORKS: Final = frozenset(
     (
         "transform transforms augment augmentation aug normalize resize criterion encoder decoder"
@@ -178,18 +177,11 @@ def _item_work(script: Script, call: cst.Call) -> str:
             f"computes a spectrogram (`{script.code(func)}`) of the same sound in every epoch; "
             "store it, or compute it for whole batches on the device"
         )
-    said = receiver_of(call) or func
-    method = method_of(call)
-    for node, ran in ((func, "__call__"), (said, method)):
-        if "tokenizer" not in script.names.words(last_word(node)) or not call.args:
-            continue
-        own = script.functions.definition(func) or script.values.visibility.is_of_own_class(node)
-        if ran in _TOKENISES and not own:
-            return (
-                f"runs `{script.code(node)}` on each item in every epoch; tokenize all items once"
-            )
-    if (script.name(func) or "").startswith("nltk.tokenize."):
-        return f"runs `{script.code(func)}` on each item in every epoch; tokenize all items once"
+    ran = tokenizer_of(script, call)
+    if ran is None and (script.name(func) or "").startswith("nltk.tokenize."):
+        ran = func
+    if ran is not None:
+        return f"runs `{script.code(ran)}` on each item in every epoch; tokenize all items once"
     network = script.loops.module_call(call)
     if not isinstance(network, cst.Attribute) or not script.names.words(network.attr.value):
         return ""

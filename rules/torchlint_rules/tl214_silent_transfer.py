@@ -22,16 +22,8 @@ from torchlint.api import (
 from torchlint_rules.shared.grouping import joined
 
 _SHAPES: Final = ("view", "reshape")
-_METHODS: Final = {
-    "LongTensor": "long",
-    "FloatTensor": "float",
-    "DoubleTensor": "double",
-    "HalfTensor": "half",
-    "IntTensor": "int",
-    "BoolTensor": "bool",
-    "BFloat16Tensor": "bfloat16",
-}
-"""Tensor types of the host, with the methods that convert and stay on the device."""
+_METHODS: Final = frozenset("long float double half int bool bfloat16".split())
+"""What converts on the device, as `type(torch.LongTensor)` does on the host."""
 _SIZES: Final = {
     "one_hot": "waits for the largest class; pass num_classes",
     "repeat_interleave": "waits for the sum of the repeats; pass output_size if it is known",
@@ -100,7 +92,8 @@ def _conversion(script: Script, call: cst.Call) -> str:
     if isinstance(given, cst.SimpleString):
         name = str(given.evaluated_value)
     module, _, last = name.rpartition(".")
-    return _METHODS.get(last, "") if module == "torch" else ""
+    method = last.removesuffix("Tensor").lower()
+    return method if module == "torch" and last.endswith("Tensor") and method in _METHODS else ""
 
 
 def _moved_back(script: Script, call: cst.Call) -> cst.Call | None:

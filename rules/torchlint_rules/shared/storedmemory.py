@@ -136,7 +136,9 @@ def may_change(script: Script, value: cst.BaseExpression, loop: _Pass) -> bool:
     """
     kept = held(script, value, loop)
     roots = [root_of(each, items=True) for each in kept.roots]
-    if kept.replayed or not all(isinstance(each, cst.Name) and _is_new(script, each, loop) for each in roots):
+    if kept.replayed or not all(
+        isinstance(each, cst.Name) and _is_new(script, each, loop) for each in roots
+    ):
         return True
     texts = {script.code(each) for each in roots}
     return any(script.code(each.tensor) in texts for each in script.values.writes.within(loop))

@@ -182,13 +182,13 @@ def _code(script: Script, reader: _Reader) -> Iterator[tuple[cst.CSTNode, Per]]:
 
 def _are_cut(script: Script) -> bool:
     """Return whether code cuts batches to their longest text: `ids[:, :mask.sum(1).max()]`."""
-    for item in script.tree.all(cst.Subscript):
-        last = item.slice[-1].slice
-        if len(item.slice) > 1 and isinstance(last, cst.Slice) and last.upper is not None:
-            end = script.scopes.only(last.upper).assigned or last.upper
-            if any(word_of(call) == "max" for call in script.tree.within(end, cst.Call)):
-                return True
-    return False
+    cuts = (each.slice[1].slice for each in script.tree.all(cst.Subscript) if each.slice[1:])
+    ends = (cut.upper for cut in cuts if isinstance(cut, cst.Slice) and cut.upper is not None)
+    return any(
+        word_of(call) == "max"
+        for end in ends
+        for call in script.tree.within(script.scopes.only(end).assigned or end, cst.Call)
+    )
 
 
 def _in_words(per: Per | None) -> str:

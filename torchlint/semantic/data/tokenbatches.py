@@ -11,13 +11,14 @@ from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of, word_of
+from torchlint.semantic.syntax.methods import last_word, method_of, word_of
 from torchlint.semantic.values.calls import CallSite
 from torchlint.semantic.values.origins import Origins
 
 _TOKENS: Final = frozenset({"ids", "tokens"})
 _BESIDE: Final = frozenset(
-    "id mask masks label labels target targets row col length lengths index idx position mapping".split()
+    "id mask masks label labels target targets row col length lengths index idx position "
+    "mapping".split()
 )
 """What stands beside the tokens of a text, and is as small: the last words of keys."""
 _TEXTS: Final = frozenset("text texts sentence sentences prompt question answer".split())
@@ -38,34 +39,34 @@ class TokenBatches(Analysis):
 
     def are_loaded(self, loader: CallSite) -> bool:
         """Return whether all that the batches of a loader hold is small."""
-        collate, dataset = loader.expression("collate_fn"), loader.expression("dataset")
-        joining = self.origins.of(collate).values if collate is not None else ()
-        made = self.origins.of(dataset).values if dataset is not None else ()
+        joining = self._made(loader, "collate_fn")
         if not all(self.names.name(each) in _DEFAULTS for each in joining):
-            if all(map(self._collates, joining)):
-                return True
-            return bool(made) and all(map(self._reads_numbers, made))
-        return bool(made) and all(self._reads(each) or self._reads_numbers(each) for each in made)
+            return all(map(self._collates, joining))
+        made = self._made(loader, "dataset")
+        return bool(made) and all(
+            any(self._gives_tokens(read) or self._gives_numbers(read) for read in self._code(each))
+            for each in made
+        )
 
     def are_ready(self, loader: CallSite) -> bool:
         """Return whether a loader only joins tokens: no code in view makes them of texts."""
-        given = map(loader.expression, ("collate_fn", "dataset"))
-        made = [each for node in given if node for each in self.origins.of(node).values]
-        code = [function for each in made for function in self._run_by(each, "__getitem__")]
-        bodies = [body for function in code for body in self.functions.reached(function)]
+        made = (*self._made(loader, "collate_fn"), *self._made(loader, "dataset"))
+        code = [body for each in made for body in self._code(each)]
+        bodies = [body for each in code for body in self.functions.reached(each)]
         calls = (call for body in bodies for call in self.functions.own(body, cst.Call))
         return self.are_loaded(loader) and not any(
-            method_of(call) != "pad" and self._names_tokenizer(call.func) for call in calls
+            method_of(call) != "pad" and _names_tokenizer(call.func) for call in calls
         )
 
-    def _names_tokenizer(self, node: cst.BaseExpression) -> bool:
-        return any(word.startswith("tokeniz") for word in words(dotted(node)))
+    def _made(self, loader: CallSite, word: str) -> tuple[cst.BaseExpression, ...]:
+        given = loader.expression(word)
+        return tuple(self.origins.of(given).values) if given is not None else ()
 
-    def _run_by(self, made: cst.BaseExpression, method: str) -> list[cst.FunctionDef]:
-        """Return the method of the class in view that a call makes an object of, or a function."""
+    def _code(self, made: cst.BaseExpression) -> list[cst.FunctionDef]:
+        """Return the functions in view that make the items of a dataset, or join them."""
         owner = self.functions.definition(made.func) if isinstance(made, cst.Call) else None
         if isinstance(owner, cst.ClassDef):
-            methods = (self.functions.method(owner, each) for each in (method, "__call__"))
+            methods = (self.functions.method(owner, each) for each in ("__getitem__", "__call__"))
             return [each for each in methods if each is not None]
         inner = made.body if isinstance(made, cst.Lambda) else None
         function = self.functions.run_by(inner.func if isinstance(inner, cst.Call) else made)
@@ -75,21 +76,14 @@ class TokenBatches(Analysis):
         """Return whether a collate function makes tokens of texts, or batches of tokens."""
         if isinstance(made, cst.Call) and self.names.name(made.func) in _COLLATORS:
             return True
-        for function in self._run_by(made, "__call__"):
-            read = set(self._keys_read(function))
-            return self._gives_tokens(function) or (bool(read) and read <= _TEXTS)
-        return False
+        read = {key for function in self._code(made) for key in self._keys_read(function)}
+        return any(map(self._gives_tokens, self._code(made))) or (bool(read) and read <= _TEXTS)
 
-    def _reads(self, made: cst.BaseExpression) -> bool:
-        """Return whether the items of a dataset hold tokens."""
-        return any(map(self._gives_tokens, self._run_by(made, "__getitem__")))
-
-    def _reads_numbers(self, made: cst.BaseExpression) -> bool:
-        """Return whether the items of a dataset are long integers, as no image or sound is."""
+    def _gives_numbers(self, function: cst.FunctionDef) -> bool:
+        """Return whether a dataset's items are long integers, as no image or sound is."""
         given = [
             element.value
-            for read in self._run_by(made, "__getitem__")
-            for each in self.functions.returns(read)
+            for each in self.functions.returns(function)
             for element in (each.elements if isinstance(each, cst.Tuple) else [cst.Element(each)])
         ]
         return bool(given) and all(map(self._is_long, given))
@@ -104,17 +98,13 @@ class TokenBatches(Analysis):
         if not isinstance(node, cst.Call):
             return False
         said = {word_of(node), *(last_word(arg.value) for arg in node.args)}
-        return not _LONG.isdisjoint(said) or (
-            self.names.name(node.func) is not None
-            and bool(node.args)
-            and self._is_long(node.args[0].value)
-        )
+        inner = node.args[0].value if node.args and self.names.name(node.func) else None
+        return not _LONG.isdisjoint(said) or (inner is not None and self._is_long(inner))
 
     def _gives_tokens(self, function: cst.FunctionDef) -> bool:
         keys = list(self._keys_given(function))
         calls = self.functions.own(function, cst.Call)
-        padded = (receiver_of(call, "pad") for call in calls)
-        if any(each is not None and self._names_tokenizer(each) for each in padded):
+        if any(method_of(call) == "pad" and _names_tokenizer(call.func) for call in calls):
             keys = ["ids", *filter(None, keys), *self._keys_read(function)]
         last = [words(key)[-1:] for key in keys if key is not None]
         return (
@@ -157,3 +147,7 @@ class TokenBatches(Analysis):
         """Return under which key or name a part of an item is found: `rows[i]["input_ids"]`."""
         value = element.value
         return self._key(value) if isinstance(value, cst.Subscript) else last_word(value) or None
+
+
+def _names_tokenizer(node: cst.BaseExpression) -> bool:
+    return any(word.startswith("tokeniz") for word in words(dotted(node)))

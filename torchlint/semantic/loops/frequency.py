@@ -113,7 +113,7 @@ class Frequencies(LoopAnalysis):
             return Frequency.RARE
         function = self.scopes.function(node)
         if (
-            self.loops.measuring.only_measures(node)
+            self.loops.measuring.is_named(node)
             or self._times(node)
             or (function is not None and not _MEMOS.isdisjoint(self.names.marks(function)))
         ):

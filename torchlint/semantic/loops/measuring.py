@@ -9,14 +9,12 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
-from torchlint.semantic.syntax.methods import method_of
 
 _NAMED: Final = re.compile(
     r"(?:\w*_)?(?:benchmark|bench|profile|timeit|speed|throughput|latency)\w*"
 )
 _PROFILER: Final = "torch.profiler.profile"
 _WAITS: Final = "torch.cuda.synchronize"
-_FREE: Final = "torch.cuda.mem_get_info"
 _METERS: Final = (
     "torch.cuda.reset_peak_memory_stats", "torch.cuda.reset_max_memory_allocated",
     "torch.utils.benchmark.Timer", "timeit.timeit", "timeit.repeat",
@@ -28,7 +26,7 @@ class Measuring(Analysis):
 
     def is_measured(self, node: cst.CSTNode) -> bool:
         """Return whether a node runs in a function named for it, or in a loop with a meter."""
-        return self.only_measures(node) or any(
+        return self.is_named(node) or any(
             (bool(self.tree.among(self._meters, around)) or self._is_waited_for(around))
             if isinstance(around, (cst.For, cst.While))
             else isinstance(around, cst.With) and any(map(self._is_profiler, around.items))
@@ -46,22 +44,11 @@ class Measuring(Analysis):
         calls = (call for line in after for call in self.tree.within(line, cst.Call))
         return any(self.names.name(call.func) == _WAITS for call in calls)
 
-    def only_measures(self, node: cst.CSTNode) -> bool:
-        """Return whether the function around a node is named for measuring, or tries what fits.
-
-        One that asks for the free memory and steps no optimizer does.
-        """
+    def is_named(self, node: cst.CSTNode) -> bool:
+        """Return whether the function around a node is named for measuring."""
         function = self.scopes.function(node)
-        if function is None or _NAMED.fullmatch(function.name.value):
-            return function is not None
-        if not self.tree.among(self._limits, function):
-            return False
-        return all(method_of(call) != "step" for call in self.tree.within(function, cst.Call))
+        return function is not None and _NAMED.fullmatch(function.name.value) is not None
 
     @cached_property
     def _meters(self) -> list[cst.Call]:
         return [call for call in self.tree.all(cst.Call) if self.names.name(call.func) in _METERS]
-
-    @cached_property
-    def _limits(self) -> list[cst.Call]:
-        return [call for call in self.tree.all(cst.Call) if self.names.name(call.func) == _FREE]

@@ -91,7 +91,7 @@ class Compiled(ValueAnalysis):
 
     @cached_property
     def replayed(self) -> tuple[Compilation, ...]:
-        """The compilations that may use CUDA graphs: each call overwrites the last one's outputs."""
+        """The compilations that may use CUDA graphs: their next call overwrites the outputs."""
         return tuple(each for each in self.all if self._may_use_cuda_graphs(each))
 
     def _may_use_cuda_graphs(self, compilation: Compilation) -> bool:

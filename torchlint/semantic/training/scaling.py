@@ -141,22 +141,15 @@ class Scaling(ValueAnalysis):
         if self.scopes.home(first) is not self.scopes.home(second):
             return False
         asked = dict(self._sides(first))
-        if any(asked.get(test, side) is not side for test, side in self._sides(second)):
-            return False
-        around = {id(first), *(id(outer) for outer in self.tree.ancestors(first))}
-        for child, outer in self.tree.outward(second):
-            if id(outer) in around:
-                parts = (cst.If, cst.Try, cst.IfExp)
-                return not isinstance(outer, parts) or child is getattr(outer, "test", None)
-        return True
+        return all(asked.get(test, side) is side for test, side in self._sides(second))
 
-    def _sides(self, node: cst.CSTNode) -> Iterator[tuple[str, bool]]:
-        """Yield the tests around a node, each with what it is there."""
+    def _sides(self, node: cst.CSTNode) -> Iterator[tuple[object, object]]:
+        """Yield the tests and the `try`s around a node, each with the side that it is on."""
         for child, outer in self.tree.outward(node):
-            if isinstance(outer, cst.FunctionDef):
-                return
-            if isinstance(outer, cst.If) and child is not outer.test:
+            if isinstance(outer, (cst.If, cst.IfExp)) and child is not outer.test:
                 yield self.tree.code(outer.test), child is outer.body
+            elif isinstance(outer, cst.Try):
+                yield outer, child
 
     def guards(self, node: cst.CSTNode) -> list[cst.If]:
         """Return the `if`s around a node up to its loop or function, innermost first."""

@@ -108,14 +108,11 @@ class Values(Analysis):
 
     def _is_set_if(self, node: cst.BaseExpression, bindings: Sequence[Binding]) -> bool:
         """Return whether an attribute is only set under `if`s, of an object that comes with it."""
-        if not isinstance(node, cst.Attribute) or self.functions.is_self(node.value):
-            return False
-        return all(
-            any(
-                isinstance(branch, cst.If) and "__name__" not in self.tree.code(branch.test)
-                for branch in map(self.tree.parent, self.scopes.blocks(binding.node))
-            )
-            for binding in bindings
+        around = (map(self.tree.parent, self.scopes.blocks(each.node)) for each in bindings)
+        others = isinstance(node, cst.Attribute) and not self.functions.is_self(node.value)
+        return others and all(
+            any(type(at) is cst.If and "__name__" not in self.tree.code(at.test) for at in outer)
+            for outer in around
         )
 
     def code_of(self, node: cst.BaseExpression) -> str:
