@@ -189,13 +189,13 @@ class ModuleFacts(Networks):
     def overwrites_output(self, call: cst.Call) -> bool:
         """Return whether the next such call may overwrite what a call returns (CUDA graphs)."""
         callees, network = self.functions.callees(call), self.lineage.network(call)
-        for each in self.compiled.replayed:
-            subject = each.subject
-            if not isinstance(subject, cst.FunctionDef):
-                if network is not None and self.may_touch(subject, network):
-                    return True
-                subject = self.functions.definition(subject)
-            if subject in callees:
+        for subject in (each.subject for each in self.compiled.replayed):
+            if isinstance(subject, cst.FunctionDef):
+                found = subject in callees
+            else:
+                touches = network is not None and self.may_touch(subject, network)
+                found = touches or self.functions.definition(subject) in callees
+            if found:
                 return True
         return False
 
