@@ -49,14 +49,18 @@ class TokenBatches(Analysis):
         )
 
     def are_ready(self, loader: CallSite) -> bool:
-        """Return whether a loader only joins tokens: no code in view makes them of texts."""
-        made = (*self._made(loader, "collate_fn"), *self._made(loader, "dataset"))
-        code = [body for each in made for body in self._code(each)]
-        bodies = [body for each in code for body in self.functions.reached(each)]
-        calls = (call for body in bodies for call in self.functions.own(body, cst.Call))
-        return self.are_loaded(loader) and not any(
-            method_of(call) != "pad" and _names_tokenizer(call.func) for call in calls
+        """Return whether a loader only joins tokens: nothing in view makes them of texts."""
+        datasets = self._made(loader, "dataset")
+        code = (
+            body
+            for made in (*self._made(loader, "collate_fn"), *datasets)
+            for function in self._code(made)
+            for body in self.functions.reached(function)
         )
+        calls = (call for body in code for call in self.functions.own(body, cst.Call))
+        ran = (call.func for call in calls if method_of(call) != "pad")
+        given = (arg.value for made in datasets if isinstance(made, cst.Call) for arg in made.args)
+        return self.are_loaded(loader) and not any(map(_names_tokenizer, (*ran, *given)))
 
     def _made(self, loader: CallSite, word: str) -> tuple[cst.BaseExpression, ...]:
         given = loader.expression(word)
