@@ -285,16 +285,14 @@ class Frequencies(LoopAnalysis):
 
     def _is_change(self, guard: cst.If) -> bool:
         """Return whether a test asks for a new value, as of the epoch, which its body keeps."""
-        test = guard.test
+        code, test = self.tree.code, guard.test
         if not isinstance(test, cst.Comparison):
             return False
-        differs = isinstance(test.comparisons[0].operator, cst.NotEqual)
-        if not differs and not all(map(_COUNTERS.fullmatch, self._identifiers(test))):
-            return False
-        sides = {self.tree.code(test.left), self.tree.code(test.comparisons[0].comparator)}
-        return any(
-            sides == {self.tree.code(line.targets[0].target), self.tree.code(line.value)}
-            for line in self.tree.within(guard.body, cst.Assign)
+        asked, counted = test.comparisons[0], map(_COUNTERS.fullmatch, self._identifiers(test))
+        sides = {code(test.left), code(asked.comparator)}
+        return (isinstance(asked.operator, cst.NotEqual) or all(counted)) and sides in (
+            {code(each.targets[0].target), code(each.value)}
+            for each in self.tree.within(guard.body, cst.Assign)
         )
 
     def _asks_for_step(self, guard: cst.If) -> bool:
