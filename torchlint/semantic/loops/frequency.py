@@ -502,8 +502,7 @@ class Frequencies(LoopAnalysis):
         named = _COUNTERS.fullmatch(node.value) is not None
         if any(_counts_on(each) or (named and each.how is How.AUGMENTED) for each in bindings):
             return True
-        value = self.scopes.only(node).assigned
-        if isinstance(value, cst.BinaryOperation):
+        if isinstance(value := self.scopes.only(node).assigned, cst.BinaryOperation):
             return self._counts(value)
         return self.kinds.kind(node) is Kind.NUMBER and any(
             binding.how in (How.LOOP, How.AUGMENTED) for binding in bindings
