@@ -166,6 +166,7 @@ class Origins(Analysis):
         if not steps and (known or any(b.how in _ENDS for b in bindings)):
             reach.ends = True
             return
+        reach.lost = bool(bindings) and self.values.comes_set(node, bindings)
         self._follow_bindings(bindings, steps, reach)
         self._follow_additions(node, steps, reach)
 

@@ -101,13 +101,13 @@ class Values(Analysis):
         bindings = self.functions.bindings(node)
         if bindings:
             found = [self._bound(binding) for binding in bindings]
-            return _agree([*found, _DECIDED] if self._is_set_if(node, bindings) else found)
+            return _agree([*found, _DECIDED] if self.comes_set(node, bindings) else found)
         if type(node) is cst.Attribute:
             return self._option(node)
         return self._item(node) if type(node) is cst.Subscript else Value(State.KNOWN, node)
 
-    def _is_set_if(self, node: cst.BaseExpression, bindings: Sequence[Binding]) -> bool:
-        """Return whether an attribute is only set under `if`s, of an object that comes with it."""
+    def comes_set(self, node: cst.BaseExpression, bindings: Sequence[Binding]) -> bool:
+        """Return whether an attribute comes with its object, as it is only set under `if`s."""
         around = (map(self.tree.parent, self.scopes.blocks(each.node)) for each in bindings)
         others = isinstance(node, cst.Attribute) and not self.functions.is_self(node.value)
         return others and all(
