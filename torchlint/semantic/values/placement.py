@@ -244,7 +244,8 @@ class Placement(ValueAnalysis):
             return self._is_plain_loader(source) or self.on_host(source)
         if binding.how not in (How.ASSIGN, How.UNPACKED):
             return False
-        if self.kinds.kind(value) not in TENSORS and self._is_refilled(binding):
+        name = self.names.name(value.func) if isinstance(value, cst.Call) else None
+        if not (name or "").startswith("torch.") and self._is_refilled(binding):
             return False
         made = self.hosting.origins.of(value, binding.path).known if binding.path else ()
         return self.on_host(value) or (bool(made) and all(map(self.on_host, made)))
