@@ -33,7 +33,8 @@ SCRIPTS = [
 ]
 CANNOT = {
     "a package that is not installed": r"ModuleNotFoundError",
-    "a GPU": r"AssertionError: Torch not compiled with CUDA|RuntimeError: .*(?:CUDA|NVIDIA)",
+    "a GPU": r"AssertionError: Torch not compiled with CUDA|RuntimeError: .*(?:CUDA|NVIDIA)|"
+    r"AttributeError: module 'torch._C' has no attribute '_cuda_",
     "a file with data": r"FileNotFoundError",
     "other processes": r"ValueError: Default process group",
     "the source in a file, which TorchScript reads": r"OSError: Can't get source",
