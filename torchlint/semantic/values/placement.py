@@ -245,7 +245,7 @@ class Placement(ValueAnalysis):
         if binding.how not in (How.ASSIGN, How.UNPACKED):
             return False
         name = self.names.name(value.func) if isinstance(value, cst.Call) else None
-        if not (name or "").startswith("torch.") and self._is_refilled(binding):
+        if not (name or "").startswith(("torch.", "numpy.")) and self._is_refilled(binding):
             return False
         made = self.hosting.origins.of(value, binding.path).known if binding.path else ()
         return self.on_host(value) or (bool(made) and all(map(self.on_host, made)))
