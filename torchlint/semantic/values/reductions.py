@@ -32,16 +32,16 @@ class Reductions(ValueAnalysis):
         return next((word for word in words if word != "mean"), "mean")
 
     def _word(self, call: cst.Call) -> str:
-        each, average = flags = [self.values.argument(call, name) for name in _FLAGS]
+        flags = [self.values.argument(call, name) for name in _FLAGS]
         if any(flag.state is not State.ABSENT and not flag.equals(None) for flag in flags):
-            how = "none" if each.equals(False) else "sum" if average.equals(False) else "mean"
-            return (
-                how if all(flag.state is State.ABSENT or flag.is_literal for flag in flags) else ""
-            )
+            if not all(flag.state is State.ABSENT or flag.is_literal for flag in flags):
+                return ""
+            each, average = flags
+            return "none" if each.equals(False) else "sum" if average.equals(False) else "mean"
         word = self.values.argument(call, "reduction")
-        return (
-            "mean" if word.state is State.ABSENT else str(word.literal) if word.is_literal else ""
-        )
+        if word.state is State.ABSENT:
+            return "mean"
+        return str(word.literal) if word.is_literal else ""
 
     @memoized(None)
     def is_one_number(self, loss: cst.BaseExpression) -> bool | None:
