@@ -40,7 +40,7 @@ _COMPILING: Final = ("torch_compile", "torch_compile_backend", "torch_compile_mo
 class TextPaddedToMaximum(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every tokenizer in a `map` that pads the texts of a training to the maximum."""
-        if script.functions.imports(*_FIXED) or _are_cut(script):
+        if script.functions.imports(*_FIXED):
             return
         readers = [*_trainers(script), *_loops(script)]
         yield from self._in_code(script, readers)
@@ -139,7 +139,7 @@ def _trainers(script: Script) -> Iterator[_Reader]:
 def _loops(script: Script) -> Iterator[_Reader]:
     """Yield the loaders over which loops train, or a trainer of Lightning does."""
     for loader in script.loaders:
-        if loader.dataset is not None and loader.trains:
+        if loader.dataset is not None and loader.trains and not _are_cut(script, loader):
             collate = loader.argument("collate_fn")
             collator = loader.expression("collate_fn")
             yield _Reader(loader.dataset, "collate_fn", collate, collator, False, loader=loader)
@@ -180,9 +180,20 @@ def _code(script: Script, reader: _Reader) -> Iterator[tuple[cst.CSTNode, Per]]:
             yield body, Per.BATCH
 
 
-def _are_cut(script: Script) -> bool:
-    """Return whether code cuts batches to their longest text: `ids[:, :mask.sum(1).max()]`."""
-    cuts = (each.slice[1].slice for each in script.tree.all(cst.Subscript) if each.slice[1:])
+def _are_cut(script: Script, loader: Loader) -> bool:
+    """Return whether a loop that trains cuts batches to their longest text, also in a function.
+
+    As `ids[:, : mask.sum(1).max()]` does.
+    """
+    loops = [loop.node for loop in loader.training_loops]
+    calls = [call for loop in loops for call in script.tree.within(loop.body, cst.Call)]
+    ran = (body for call in calls for body in script.functions.callees(call))
+    cuts = (
+        each.slice[1].slice
+        for region in (*(loop.body for loop in loops), *ran)
+        for each in script.tree.within(region, cst.Subscript)
+        if each.slice[1:]
+    )
     ends = (cut.upper for cut in cuts if isinstance(cut, cst.Slice) and cut.upper is not None)
     return any(
         word_of(call) == "max"
