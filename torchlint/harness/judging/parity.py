@@ -99,7 +99,7 @@ class Parity:
         if promised or comparison.word in ("equal", "close") or not self._first.taken:
             return comparison
         if not self._fits(1 if self._aligned else 3):
-            return _open(comparison, "the runs draw different random numbers")
+            return _open(comparison, "they are not close to the original's")
         replayed = self._replayed(variant)
         if isinstance(replayed, str):
             return self._last(variant, comparison, replayed)
