@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from torchlint.semantic.loops.loops import Role
 from torchlint.semantic.script import Script
+from torchlint.semantic.training.destination import End
 from torchlint.source import Source
 
 BATCHES = """
@@ -59,3 +61,37 @@ def test_functions_out_of_sight_that_are_handed_tensors_give_tensors(line: str) 
 )
 def test_what_may_be_a_number_or_lies_on_the_host_is_not_read(line: str) -> None:
     assert read(line) == []
+
+
+REPORTED = """
+import torch
+def show(step, status, logger):
+    message = f"step {step}"
+    for name, value in status.items():
+        message += f", {name} {value:.4f}"
+    {GUARD}:
+        logger.info(message)
+
+def train(model, loader, optimizer, logger):
+    for step, (x, y) in enumerate(loader):
+        loss = torch.nn.functional.cross_entropy(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+        show(step, {"loss": loss.item()}, logger)
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "ends"), [("if step % 100 == 0", [{End.RARE}]), ("if logger is not None", [])]
+)
+def test_a_text_that_grows_in_a_helper_is_used_where_it_is_shown(
+    guard: str, ends: list[set[End]]
+) -> None:
+    text = REPORTED.replace("{GUARD}", guard)
+    script = Script.parse(Source.from_bytes(text.encode(), "case.py"))
+    found = [
+        wait.ends
+        for loop in script.loops.of(Role.TRAIN_BATCH)
+        for wait in script.readings.waits.of(loop)
+    ]
+    assert found == ends

@@ -387,7 +387,8 @@ class Frequencies(LoopAnalysis):
         if not isinstance(left, cst.Comparison) or not isinstance(left.left, cst.Name):
             return False
         asks = self.tree.code(left) == f"{left.left.value} is None"
-        return asks and left.left.value in self._identifiers(test.right)
+        is_given = all(each.how is How.PARAMETER for each in self.scopes.reaching(left.left))
+        return asks and not is_given and left.left.value in self._identifiers(test.right)
 
     def _is_optional_bound(self, test: cst.BooleanOperation) -> bool:
         """Return whether the sides ask if a bound is set at all, and if a size has reached it."""

@@ -424,9 +424,10 @@ class Waits(ValueAnalysis):
                 and not (entry and self._is_over(use, entry, binding))
             ]
             for use in uses:
-                destination: Destination | None = KEPT._replace(target=use)
+                # what goes into itself is a running mean, or in one run of a function a longer text
+                one_run = isinstance(region, cst.FunctionDef)
+                destination: Destination | None = NOTHING if one_run else KEPT._replace(target=use)
                 if id(use) not in trail:
-                    # otherwise it is a running mean: `mean = mixed(mean, value)`
                     destination = self._destination_of_use(use, region, trail, part)
                 if destination is None:
                     return None
