@@ -62,7 +62,7 @@ class Rule(ABC):
     elsewhere: ClassVar[tuple[str, ...]] = ()
     """Words of which the file, or what is linked to it, must hold at least one, if there are any.
     """
-    since: ClassVar[tuple[int, int]] = (1, 0)
+    since: ClassVar[tuple[int, int]] = (0, 4)
     """The first version of torch that has what the rule advises."""
     default: ClassVar[bool] = True
     after: ClassVar[tuple[str, ...]] = ()

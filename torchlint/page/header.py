@@ -47,7 +47,7 @@ class Header(NamedTuple):
     """Where it pays: on `any` device, or on an `accelerator` only."""
     about: tuple[str, ...] = ("torch",)
     articles: tuple[str, ...] = ()
-    since: tuple[int, int] = (1, 0)
+    since: tuple[int, int] = (0, 4)
     default: bool = True
     after: tuple[str, ...] = ()
     options: str = "{}"

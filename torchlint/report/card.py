@@ -36,7 +36,7 @@ class Card(NamedTuple):
     safety: str | None = None
     """The best class that a fix of the rule can have, None where it only reports."""
     default: bool = True
-    since: tuple[int, int] = (1, 0)
+    since: tuple[int, int] = (0, 4)
     page: str = ""
     """The rule's page in Markdown."""
     link: str | None = None

@@ -83,7 +83,7 @@ def _fixes(safety: str | None) -> str:
 
 
 def _versions(since: tuple[int, int]) -> str:
-    if since == (1, 0):
+    if since <= (1, 0):
         return "for every version of torch"
     return f"for torch {since[0]}.{since[1]} and newer"
 
