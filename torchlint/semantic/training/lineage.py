@@ -100,8 +100,8 @@ class Lineage(LoopAnalysis):
         return func.value if self.kinds.kind(func.value) is Kind.MODULE else None
 
     def _visit(self, node: cst.CSTNode, walk: _Walk) -> None:
-        if id(node) in walk.seen:
-            return
+        if id(node) in walk.seen or (walk.cutting and self.kinds.kind(node) is Kind.NDARRAY):
+            return  # an array of NumPy has no graph
         walk.seen.add(id(node))
         if len(walk.seen) > _TIMES:
             walk.complete = False
