@@ -130,3 +130,14 @@ def optimise_an_image(image, features, content, steps):
             return loss
 
         optimizer.step(closure)
+
+
+def moved_by_the_caller(model, train_loader, optimizer):
+    for batch in train_loader:  # role: TRAIN_BATCH
+        pair_loss(model, [part.cuda() for part in batch]).backward()
+        optimizer.step()
+
+
+def pair_loss(model, batch):
+    first, second = batch  # kind first: TENSOR; kind second: TENSOR
+    return nn.functional.mse_loss(model(first), second)

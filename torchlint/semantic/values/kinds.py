@@ -540,9 +540,11 @@ class Kinds(Analysis):
             return joined([self._element(value.body, path), self._element(value.orelse, path)])
         if isinstance(value, cst.Name):
             reaching = self.scopes.reaching(value)
-            given = [b.value for b in reaching if b.how is _ASSIGN and b.value is not None]
-            if given and len(given) == len(reaching):
-                return joined([self._element(one, path) for one in given])
+            held = [self.functions.held(b) for b in reaching if b.how in (_ASSIGN, How.PARAMETER)]
+            if held and len(held) == len(reaching) and all(held):
+                found = joined([self._element(one, path) for given in held for one in given])
+                if found is not _UNKNOWN or reaching[0].parameter is None:
+                    return found
             return _TENSOR if self._is_batch(value) else _UNKNOWN
         if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
             return self.kind(value.elt)
