@@ -11,7 +11,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.calls.instances import PREPARING
-from torchlint.semantic.data.datasets import Datasets, Traits
+from torchlint.semantic.data.datasets import Datasets, Trait, Traits
 from torchlint.semantic.data.lightningloaders import TRAINER, LightningLoaders, takes_new_loaders
 from torchlint.semantic.data.shortpasses import ShortPasses
 from torchlint.semantic.data.tokenbatches import TokenBatches
@@ -115,8 +115,10 @@ class Loader(CallSite):
     @property
     def traits(self) -> Traits:
         """The traits of the dataset, none if the call does not spell it out."""
-        dataset = self.dataset
-        return {} if dataset is None else self._loaders.datasets.traits(dataset)
+        if self.dataset is None:
+            return {}
+        changed = {Trait.MUTATES: self.label} if self._loaders.changes_dataset(self) else {}
+        return {**self._loaders.datasets.traits(self.dataset), **changed}
 
     @property
     def workers(self) -> Value:
@@ -321,6 +323,19 @@ class Loaders(LoopAnalysis):
         """Yield the loaders that the file makes, in source order."""
         return iter(self._all.values())
 
+    def changes_dataset(self, loader: Loader) -> bool:
+        """Return whether a batch loop sets an attribute of the dataset: workers hold copies."""
+        targets = (each.target for each in self.tree.all(cst.AssignTarget))
+        owners = [each.value for each in targets if isinstance(each, cst.Attribute)]
+        made = self.origins.of(loader.dataset).values if loader.dataset is not None else ()
+        return any(
+            loader in self.made_by(owner.value)
+            if isinstance(owner, cst.Attribute) and owner.attr.value == "dataset"
+            else any(each is one for each in self.origins.of(owner).values for one in made)
+            for owner in owners
+            if self.loops.batch_loop(owner) is not None
+        )
+
     def at(self, call: cst.Call) -> Loader:
         """Return the loader that a call makes."""
         return self._all.get(id(call)) or Loader(self, call)
@@ -421,7 +436,9 @@ class Loaders(LoopAnalysis):
                 holds = self.runs_epochs(call)
                 for arg in call.args:
                     held = self.origins.of(arg.value, (None,)).values if holds else ()
-                    for made in (*self._may_be_loader(arg.value), *self._among(held)):
+                    is_loader = self.kinds.kind(arg.value) is Kind.LOADER
+                    given = self.made_by(arg.value) if is_loader else []
+                    for made in (*given, *self._among(held)):
                         found.setdefault(id(made.node), []).append(call)
         return found
 
@@ -469,9 +486,6 @@ class Loaders(LoopAnalysis):
             return False
         return self.functions.callee(call) is None and not self.functions.definition(call.func)
 
-    def _may_be_loader(self, node: cst.BaseExpression) -> list[Loader]:
-        return self.made_by(node) if self.kinds.kind(node) is Kind.LOADER else []
-
     def is_in_loop(self, node: cst.CSTNode, *roles: Role) -> bool:
         """Return whether code in view runs a node in a loop, of one of the given roles if any."""
         return self._is_in_loop((node, roles))
@@ -511,5 +525,7 @@ class Loaders(LoopAnalysis):
 def _goes_around(node: cst.For | cst.While) -> bool:
     """Return whether a loop has several passes over a loader in it: a `while`, or epochs."""
     if isinstance(node, cst.While):
+        return True
+    if isinstance(node.iter, cst.Call) and word_of(node.iter) == "repeat":
         return True
     return isinstance(node.target, cst.Name) and "epoch" in node.target.value.lower()

@@ -134,9 +134,12 @@ class Iteration:
         return word_of(value) in _FIRST_BY_NAME
 
     def _assigned(self, name: cst.Name, depth: int) -> cst.BaseExpression | None:
-        """Return the iterable inside a wrapper assigned to a name (`pbar = tqdm(loader)`)."""
+        """Return what a name holds by `bar = tqdm(loader)`, or by `for bar in repeat(loader)`."""
         for binding in self.scopes.reaching(name):
             value = binding.value
+            if binding.how is How.LOOP and isinstance(value, cst.Call) and value.args:
+                if self.names.name(value.func) == "itertools.repeat":
+                    return value.args[0].value
             if binding.how in (How.ASSIGN, How.WITH) and value is not None:
                 value = self._of_either_branch(value, depth)
                 if self._wraps(value):
