@@ -23,14 +23,15 @@ class Aliases(Part):
     def calls(self, function: cst.FunctionDef) -> Iterator[cst.Call]:
         """Yield the calls that may run a function under another name, in no order."""
         owner = self.scopes.class_of(function)
-        begins = owner is not None and function.name.value == "__init__"
-        wanted = owner if begins and owner is not None else function
-        words = (*self.functions.holders(wanted.name.value), *self._branched.get(wanted, ()))
-        for word in words:
-            for mention in (*self.tree.spelled(word), *self.functions.attributes(word)):
-                call = self._called(mention)
-                if call is not None and wanted in self.named(call.func):
-                    yield call
+        wanted: list[cst.FunctionDef | cst.ClassDef] = [function]
+        if owner is not None and function.name.value == "__init__":
+            wanted = [*self.functions.inheriting(function, owner)]
+        for each in wanted:
+            for word in (*self.functions.holders(each.name.value), *self._branched.get(each, ())):
+                for mention in (*self.tree.spelled(word), *self.functions.attributes(word)):
+                    call = self._called(mention)
+                    if call is not None and each in self.named(call.func):
+                        yield call
 
     def named_like(self, method: cst.FunctionDef) -> list[cst.Call]:
         """Return the calls, on objects of an unknown class, of what has a method's name."""
@@ -74,8 +75,21 @@ class Aliases(Part):
     def surely_held(self, node: cst.CSTNode) -> tuple[cst.FunctionDef, ...]:
         """Return the functions in view that calling a value runs, none if it may run another."""
         found = self.surely_named(node)
+        if not found and type(node) is cst.Attribute:
+            return self._methods(node)
         functions = tuple(each for each in found if isinstance(each, cst.FunctionDef))
         return functions if len(functions) == len(found) else ()
+
+    def _methods(self, node: cst.Attribute) -> tuple[cst.FunctionDef, ...]:
+        """Return the methods that a name stands for, of objects made of one of several classes."""
+        made = [each.assigned for each in self.functions.bindings(node.value)]
+        named = [self.surely_named(one.func) if type(one) is cst.Call else () for one in made]
+        found = [
+            self.functions.method(owner, node.attr.value) if type(owner) is cst.ClassDef else None
+            for owners in named
+            for owner in owners
+        ]
+        return (*filter(None, found),) if all(named) and None not in found else ()
 
     @memoized(())
     def surely_named(self, node: cst.CSTNode) -> tuple[cst.FunctionDef | cst.ClassDef, ...]:

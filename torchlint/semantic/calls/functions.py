@@ -52,6 +52,8 @@ class Functions:
         self._overriding = Overriding(self)
         self.is_base = self._overriding.is_base
         """Return whether another class in view derives from a class."""
+        self.inheriting = self._overriding.inheriting
+        """Yield the class of a method, and the subclasses in view that do not override it."""
         self._passing = Passing(self)
         attributes = Attributes(self._passing)
         self.attribute = attributes.bindings
