@@ -95,7 +95,8 @@ def _wide_convolution(survey: Survey) -> Answer | None:
     for call in layers:
         channels = [survey.script.calls.at(call).argument(*each) for each in _CHANNELS]
         sizes = [each.literal for each in channels if isinstance(each.literal, int)]
-        if len(sizes) == len(_CHANNELS) and min(sizes) >= _WIDE and not _pointwise(survey, call):
+        pointwise = survey.script.calls.at(call).argument("kernel_size", 2).equals(1)
+        if len(sizes) == len(_CHANNELS) and min(sizes) >= _WIDE and not pointwise:
             return missing(
                 survey.line(call),
                 f"{survey.quoted(call)} is dense; a depthwise one is a different model: try it",
@@ -104,10 +105,6 @@ def _wide_convolution(survey: Survey) -> Answer | None:
 
 
 _CHANNELS: Final = (("in_channels", 0), ("out_channels", 1))
-
-
-def _pointwise(survey: Survey, call: cst.Call) -> bool:
-    return survey.script.calls.at(call).argument("kernel_size", 2).equals(1)
 
 
 def _from_hub(survey: Survey) -> Answer | None:

@@ -60,7 +60,8 @@ class KnownFindings:
     def noting(self, results: Iterable[FileResult]) -> Iterator[FileResult]:
         """Pass results on, and record which files were checked with which rules."""
         for result in results:
-            self.saw(result.path, whole=result.is_whole and not _unparsed(result))
+            parsed = all(finding.code != "TL001" for finding in result.findings)
+            self.saw(result.path, whole=result.is_whole and parsed)
             yield result
 
     def saw(self, path: str, whole: bool) -> None:
@@ -116,7 +117,3 @@ class KnownFindings:
         if identity.path in self._codes:
             return identity.code in self._codes[identity.path]
         return identity.path != "-" and not (self._folder / identity.path).exists()
-
-
-def _unparsed(result: FileResult) -> bool:
-    return any(finding.code == "TL001" for finding in result.findings)

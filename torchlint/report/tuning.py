@@ -41,12 +41,13 @@ def tuning_text(
     size = "" if loader.length is None else f"{loader.length} samples of "
     batches = "" if loader.batch_size is None else f", batches of {loader.batch_size}"
     where = "the loader" if site is None else f"{_place(site)} {site.label}"
+    tolerance = max(setting.tolerance for setting in report.settings)
     lines = [
         f"{paint.path(report.script)} on {report.device}, {plural(report.cores, 'processor')}, "
         f"torch {report.torch}",
         f"{where} feeds the training steps: {size}{loader.dataset}{batches}",
         f"{report.runs} runs in {report.seconds:.0f} s, alternating with the original script; "
-        f"values within {_tolerance(report):.0%} of the best count as equally good",
+        f"values within {tolerance:.0%} of the best count as equally good",
     ]
     if report.noise > _NOISY:
         lines.append(
@@ -62,10 +63,6 @@ def tuning_text(
         lines += ["", *_setting(report, setting, paint)]
     lines += ["", *_what_to_do(report, site, written)]
     return "\n".join(lines) + "\n"
-
-
-def _tolerance(report: TuningReport) -> float:
-    return max(setting.tolerance for setting in report.settings)
 
 
 def _setting(report: TuningReport, setting: SettingSearch, paint: Paint) -> Iterator[str]:

@@ -257,7 +257,8 @@ def _outcome(outcome: Outcome, doubts: Iterable[Doubt], paint: Paint) -> list[st
 
 def verdict_text(outcome: Outcome) -> str:
     """Return the decision on a fix, or why there is none, in a few words."""
-    if outcome.verdict is Verdict.UNSURE and _not_comparable(outcome):
+    compared = outcome.comparison
+    if outcome.verdict is Verdict.UNSURE and compared is not None and compared.doubt is not None:
         return "cannot compare"
     if outcome.variant.kind == "tree":
         if outcome.comparison is None:
@@ -317,10 +318,6 @@ def _painted(outcome: Outcome, text: str, paint: Paint) -> str:
     if outcome.decision == "keep":
         return paint.added(text)
     return paint.removed(text) if outcome.decision == "revert" else text
-
-
-def _not_comparable(outcome: Outcome) -> bool:
-    return outcome.comparison is not None and outcome.comparison.doubt is not None
 
 
 def _speed(outcome: Outcome) -> str:

@@ -117,7 +117,8 @@ class PythonLoopOverTensor(Rule):
         simple = all(sign.isidentifier() or sign in ".()[]" for sign in whole.replace(" ", ""))
         ends = inner or added
         called = isinstance(ends, cst.Call) and not ends.lpar
-        base = whole if simple or called or _is_wrapped(whole) else f"({whole})"
+        wrapped = whole.startswith("(") and whole.endswith(")") and whole.count("(") == 1
+        base = whole if simple or called or wrapped else f"({whole})"
         text = f"{base}.sum(0)"
         if inner is not None:
             number = receiver_of(added) is not None
@@ -255,10 +256,6 @@ def _stake(script: Script, node: cst.CSTNode) -> Impact | None:
     runs = isinstance(node, cst.For) and script.loops.runs_module(node.body)
     small = runs or script.loops.generation.is_part(script.span(node))
     return None if script.loops.each_step(node) and not small else "low"
-
-
-def _is_wrapped(code: str) -> bool:
-    return code.startswith("(") and code.endswith(")") and code.count("(") == 1
 
 
 def _added(script: Script, line: cst.BaseSmallStatement) -> cst.BaseExpression | None:

@@ -73,13 +73,10 @@ def guarded(script: Script, taken: set[Span]) -> Iterator[Edit]:
 def _guard(script: Script, run: Sequence[cst.BaseStatement], taken: set[Span]) -> Iterator[Edit]:
     """Put consecutive statements under `if RANK == 0:`."""
     wrapped = script.edits.wrap(run, "if RANK == 0:")
-    if any(_overlap(edit.span, span) for edit in wrapped for span in taken):
+    spans = [edit.span for edit in wrapped]
+    if any(one.start < each.end and each.start < one.end for one in spans for each in taken):
         raise ObstacleError(run[0], "it stands in parentheses over several lines")
     yield from wrapped
-
-
-def _overlap(first: Span, second: Span) -> bool:
-    return first.start < second.end and second.start < first.end
 
 
 def _is_write(script: Script, line: cst.BaseStatement) -> bool:
