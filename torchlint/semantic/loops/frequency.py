@@ -285,15 +285,19 @@ class Frequencies(LoopAnalysis):
 
     def _is_change(self, guard: cst.If) -> bool:
         """Return whether a test asks for a new value, as of the epoch, which its body keeps."""
-        code, test = self.tree.code, guard.test
+        test = guard.test
         if not isinstance(test, cst.Comparison):
             return False
         asked, counted = test.comparisons[0], map(_COUNTERS.fullmatch, self._identifiers(test))
-        sides = {code(test.left), code(asked.comparator)}
+        sides = {*map(self._spelling, (test.left, asked.comparator))}
         return (isinstance(asked.operator, cst.NotEqual) or all(counted)) and sides in (
-            {code(each.targets[0].target), code(each.value)}
+            {*map(self._spelling, (each.targets[0].target, each.value))}
             for each in self.tree.within(guard.body, cst.Assign)
         )
+
+    def _spelling(self, node: cst.BaseExpression) -> str:
+        """Return the path or the code of an expression, without comments in its parentheses."""
+        return dotted(node) or self.tree.code(node)
 
     def _asks_for_step(self, guard: cst.If) -> bool:
         """Return whether a test is that of an optimizer step, which stands elsewhere in its block.
