@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from torchlint.config import Settings, target_version
 from torchlint.engine import FileResult, FixResult, check_source, fix_source
+from torchlint.engine.fixing import unchanged
 from torchlint.engine.programs import Link, Programs, alone
 from torchlint.page.document import Snippet
 from torchlint.page.header import PageError
@@ -85,11 +86,13 @@ def check_example(example: Example) -> None:
     with _placed(example) as (path, link):
         source = Source(path, example.before)
         linked = link(source, settings)
-        _check_findings(example, check_source(source, rules, settings, linked=linked))
-        fixed = fix_source(source, rules, settings, link=link)
+        found = check_source(source, rules, settings, linked=linked)
+        _check_findings(example, found)
+        fixable = any(each.fix for each in found.findings)
+        fixed = fix_source(source, rules, settings, link=link) if fixable else unchanged(found)
         _check_text(example, fixed)
-        again = fix_source(fixed.after, rules, settings, link=link)
-    if again.changed:
+        again = fix_source(fixed.after, rules, settings, link=link) if fixed.changed else fixed
+    if again.after != fixed.after:
         raise _failure(example, "a second run changes more", _diff(fixed.after, again.after))
 
 
