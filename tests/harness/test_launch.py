@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.forks import start
 from harness.scripts import PLAIN, write
 
 from torchlint.finding import Safety
@@ -24,6 +26,14 @@ from torchlint.profiles.idle import idle_time
 from torchlint.profiles.reading import read_trace
 
 TWO = Launcher(2)
+
+
+@pytest.fixture
+def forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork torchrun and its ranks, where what is asked is what happens in them."""
+    if sys.platform == "linux":
+        monkeypatch.setattr(process, "start", start)
+
 
 RANKS = """
     import os, subprocess, sys, time
@@ -74,6 +84,7 @@ def launched(folder: Path, text: str, *args: str, timeout: float = 120, **more: 
     return torchrun.run(task, TWO, device="cpu", timeout=timeout)
 
 
+@pytest.mark.usefixtures("forks")
 def test_ranks_that_look_only_for_so_long_end_with_the_same_step(tmp_path: Path) -> None:
     late = """
     import os, time
@@ -99,6 +110,7 @@ def test_the_slowest_rank_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert min(trace.rank_times) > 0.04
 
 
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(
     ("how", "kind", "message", "line"),
     [
@@ -137,6 +149,7 @@ def test_ctrl_c_ends_all_ranks_and_what_they_started(
             time.sleep(0.05)
 
 
+@pytest.mark.usefixtures("forks")
 def test_only_the_first_rank_writes_a_trace(tmp_path: Path) -> None:
     file = tmp_path / "trace.json.gz"
     project = tmp_path / "project"
@@ -163,6 +176,7 @@ def _runs(number: int) -> bool:
         return False
 
 
+@pytest.mark.usefixtures("forks")
 def test_the_rewrite_of_data_parallel_has_the_numbers_of_the_original(tmp_path: Path) -> None:
     folder = Path(__file__).parents[2] / "fixtures" / "rules" / "tl701_data_parallel"
     script = write(tmp_path, (folder / "slow.py").read_text(encoding="utf-8"))
@@ -215,6 +229,7 @@ def two_hosts() -> Launcher:
         return Launcher(1, 2, f"localhost:{free.getsockname()[1]}")
 
 
+@pytest.mark.usefixtures("forks")
 def test_a_script_that_makes_no_group_is_not_for_several_hosts(tmp_path: Path) -> None:
     plan = Plan(write(tmp_path, PLAIN), steps=6, warmup=2, device="cpu", launcher=two_hosts())
 
@@ -229,6 +244,7 @@ def test_a_script_that_makes_no_group_is_not_for_several_hosts(tmp_path: Path) -
     assert first.endswith("verify it without --nnodes")
 
 
+@pytest.mark.usefixtures("forks")
 def test_two_hosts_that_meet_on_one_machine_train_together(tmp_path: Path) -> None:
     script = write(tmp_path, RANKS)
     host = two_hosts()

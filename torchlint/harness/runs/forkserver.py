@@ -134,7 +134,7 @@ def serve(inherited: int, modules: Sequence[str]) -> None:
     gc.freeze()
     os.write(answers, _READY)
     for line in requests:
-        _serve_one(json.loads(line), answers)
+        serve_one(json.loads(line), answers)
 
 
 def _has_started_device() -> bool:
@@ -143,7 +143,8 @@ def _has_started_device() -> bool:
     return torch is not None and torch.cuda.is_initialized()
 
 
-def _serve_one(request: dict[str, Any], answers: int) -> None:
+def serve_one(request: dict[str, Any], answers: int) -> None:
+    """Fork a run, tell its process, wait for its end and tell its exit code."""
     ready, done = os.pipe()
     pid = os.fork()
     if pid == 0:
