@@ -147,11 +147,17 @@ class Graph(ABC):
     def finders(self, path: str) -> Iterator[Place]:
         """Yield the functions and classes that may find a module which no import spells."""
         if not self.importers(path) and not self.is_start(path):
-            for user in self.looking_up():
-                for number, each in enumerate(self.contents(user).definitions):
-                    finds = not _FINDING.isdisjoint((*each.uses, *each.chains))
-                    if finds and user != path and each.kind in (Kind.FUNCTION, Kind.CLASS):
-                        yield Place(user, number)
+            yield from (place for place in self._finding() if place.path != path)
+
+    @cached_method
+    def _finding(self) -> list[Place]:
+        return [
+            Place(user, number)
+            for user in self.looking_up()
+            for number, each in enumerate(self.contents(user).definitions)
+            if each.kind in (Kind.FUNCTION, Kind.CLASS)
+            and not _FINDING.isdisjoint((*each.uses, *each.chains))
+        ]
 
     @cached_method
     def definitions(self, symbol: Symbol) -> list[Place]:
@@ -443,6 +449,7 @@ class Graph(ABC):
         """Yield a module and those that reach it by imports or by its name, the nearest first."""
         return spread(path, self._leading_to)
 
+    @cached_method
     def _leading_to(self, path: str) -> list[str]:
         return self.importers(path) or [place.path for place in self.finders(path)]
 
