@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import functools
 from dataclasses import fields
 from typing import Any
 
@@ -36,26 +36,31 @@ ELSEWHERE = (
 """Nodes whose place has, for LibCST, white space, a comma or a word at one of its ends."""
 
 
-def pairs(mine: Any, theirs: Any, path: str) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
-    """Yield the nodes that stand for one another; fails at the first that differ."""
+@functools.cache
+def _told(kind: type[cst.CSTNode]) -> list[str]:
+    """Return the fields of a kind of node that are no layout."""
+    layout = LAYOUT | LAYOUT_OF.get(kind, set())
+    names = [field.name for field in fields(kind)]
+    return [name for name in names if not name.startswith("whitespace") and name not in layout]
+
+
+def pair(mine: Any, theirs: Any, path: str, found: list[tuple[cst.CSTNode, cst.CSTNode]]) -> None:
+    """Add the nodes that stand for one another; fails at the first that differ."""
     if isinstance(theirs, cst.CSTNode):
         assert type(mine) is type(theirs), path
-        yield mine, theirs
-        for field in fields(theirs):
-            name = field.name
-            if name.startswith("whitespace") or name in LAYOUT | LAYOUT_OF.get(type(theirs), set()):
-                continue
+        found.append((mine, theirs))
+        for name in _told(type(theirs)):
             inner, other = getattr(mine, name), getattr(theirs, name)
             if name in ("comma", "second_colon", "operator", "asynchronous", "posonly_ind"):
                 assert type(inner) is type(other), f"{path}.{name}"
             elif name in ("lpar", "rpar", "relative") and isinstance(other, (tuple, list)):
                 assert len(inner) == len(other), f"{path}.{name}"
             else:
-                yield from pairs(inner, other, f"{path}.{name}")
+                pair(inner, other, f"{path}.{name}", found)
     elif isinstance(theirs, (tuple, list)):
         assert len(mine) == len(theirs), path
         for number, (inner, other) in enumerate(zip(mine, theirs, strict=True)):
-            yield from pairs(inner, other, f"{path}[{number}]")
+            pair(inner, other, f"{path}[{number}]", found)
     else:
         assert mine == theirs or not (mine or theirs), path
 
@@ -64,7 +69,9 @@ def compare(source: Source, tree: ast.Module, module: cst.Module) -> Syntax:
     """Compare what is read of a file with what LibCST's parser makes of it."""
     syntax = read(source, tree)
     mine, theirs = Tree(source, syntax), Tree(source, Syntax(module))
-    for ours, other in pairs(syntax.module, module, ""):
+    pairs: list[tuple[cst.CSTNode, cst.CSTNode]] = []
+    pair(syntax.module, module, "", pairs)
+    for ours, other in pairs:
         if other in theirs.ranks:
             assert mine.order(ours) == theirs.order(other)
             assert mine.end(ours) == theirs.end(other)
