@@ -37,7 +37,7 @@ from torchlint.engine import applies, check_source, fix_source
 from torchlint.engine.keptimports import KeptImports, import_cleanup
 from torchlint.engine.usedelsewhere import used_nowhere
 from torchlint.finding import Finding
-from torchlint.registry import Selection, load_registry
+from torchlint.registry import RuleHead, Selection, load_registry
 from torchlint.source import Source, SourceError
 
 LOOKS = 200
@@ -50,19 +50,22 @@ class BrokenError(Exception):
 
 @dataclass
 class Script:
-    """A file with its fixes, and a cache of findings for its texts."""
+    """A file with its fixes, and caches of the texts that rules make and of what is found in them."""
 
     source: Source
     rules: Selection
     settings: Settings
     found: dict[str, list[Finding]] = field(default_factory=dict)
+    made: dict[tuple[RuleHead, ...], str] = field(default_factory=dict)
 
     def fixed(self, rules: Selection) -> str:
         """Return the file after one `fix` with these rules."""
-        result = fix_source(self.source, rules, self.settings)
-        if not result.is_whole:
-            raise BrokenError("; ".join((*result.errors, *result.warnings)))
-        return result.after.text
+        if rules.rules not in self.made:
+            result = fix_source(self.source, rules, self.settings)
+            if not result.is_whole:
+                raise BrokenError("; ".join((*result.errors, *result.warnings)))
+            self.made[rules.rules] = result.after.text
+        return self.made[rules.rules]
 
     def due(self, source: Source, codes: frozenset[str]) -> list[Finding]:
         """Return the findings of some rules in a text whose fixes may be applied now."""
