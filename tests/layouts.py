@@ -212,9 +212,9 @@ def _by(transformer: type[cst.CSTTransformer]) -> Layout:
     return lambda text: _parsed(text).visit(transformer()).code
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=2)
 def _parsed(text: str) -> cst.Module:
-    """Parse a script, which is then written in one layout after the other."""
+    """Parse a script, which is then written in one layout after the other, some on another."""
     return cst.parse_module(text)
 
 
