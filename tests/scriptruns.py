@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -14,6 +15,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 import types
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -111,8 +114,34 @@ def _become(order: dict[str, Any]) -> NoReturn:
     main = types.ModuleType("__main__")
     main.__file__ = script
     sys.modules["__main__"] = main
-    exec(compile(Path(script).read_bytes(), script, "exec", dont_inherit=True), vars(main))
-    sys.exit()
+    code: object = None
+    try:
+        exec(compile(Path(script).read_bytes(), script, "exec", dont_inherit=True), vars(main))
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    _end(main, code or 0)
+
+
+def _end(main: types.ModuleType, code: int) -> NoReturn:
+    """End as an interpreter does, but for what the process had before the fork: that takes longer.
+
+    It waits for threads, calls the exit handlers and drops the objects of the script.
+    """
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    vars(main).clear()
+    gc.collect()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _fork(order: dict[str, Any]) -> int:
