@@ -50,7 +50,7 @@ class BrokenError(Exception):
 
 @dataclass
 class Script:
-    """A file with its fixes, and caches of the texts that rules make and of what is found in them."""
+    """A file with its fixes, and caches of what rules make of it and of findings for its texts."""
 
     source: Source
     rules: Selection

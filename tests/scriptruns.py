@@ -123,7 +123,7 @@ def _become(order: dict[str, Any]) -> NoReturn:
         traceback.print_exc()
         code = 1
     if code is not None and not isinstance(code, int):
-        print(code, file=sys.stderr)
+        sys.stderr.write(f"{code}\n")
         code = 1
     _end(main, code or 0)
 

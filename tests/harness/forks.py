@@ -19,7 +19,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn, cast
 
 from torchlint.harness.child.agent import agent
 from torchlint.harness.child.run import end_with_parent, main
@@ -51,7 +51,7 @@ def _forked(
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         connection.sendall(json.dumps(request).encode() + b"\n")
-        answers = connection.makefile("rb", buffering=0)
+        answers = cast("IO[bytes]", connection.makefile("rb", buffering=0))
     return Forked(json.loads(answers.readline())["pid"], answers)
 
 
@@ -88,7 +88,7 @@ def _serve(listener: socket.socket) -> NoReturn:
         return _forked(address, arguments[-1], (), environment)
 
     handler.SubprocessHandler._popen = rank
-    forkserver.main = _become
+    vars(forkserver)["main"] = _become
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
