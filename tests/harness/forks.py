@@ -19,7 +19,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, NoReturn, cast
 
 from torchlint.harness.child.agent import agent
 from torchlint.harness.child.run import end_with_parent, main
@@ -39,9 +39,13 @@ def start(
     verbose: bool,
 ) -> Forked:
     """Fork what a command starts: a run, or the process of torchrun with its arguments."""
-    run = tuple(command[:-1]) == process.COMMAND
-    order = command[-1] if run else json.dumps(command[3:])
-    return _forked(_address(), order, [str(output), str(errors)], variables)
+    streams = [str(output), str(errors)]
+    if tuple(command[:-1]) == process.COMMAND:
+        return _forked(_address(), command[-1], streams, variables)
+    arguments = command[3:]
+    before = arguments[: arguments.index("--no-python") + 1]
+    rank = [sys.executable, __file__, "rank", _address(), arguments[-1]]
+    return _forked(_address(), json.dumps([*before, *rank]), streams, variables)
 
 
 def _forked(
@@ -49,7 +53,7 @@ def _forked(
 ) -> Forked:
     request = {"order": order, "streams": streams, "environment": dict(environment)}
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(address)
+        connection.connect(f"\0{address}")
         connection.sendall(json.dumps(request).encode() + b"\n")
         answers = cast("IO[bytes]", connection.makefile("rb", buffering=0))
     return Forked(json.loads(answers.readline())["pid"], answers)
@@ -58,12 +62,12 @@ def _forked(
 @functools.cache
 def _address() -> str:
     """Start the process that forks, for all tests of this one, and return where it listens."""
-    address = f"\0torchlint-forks-{os.getpid()}"
+    address = f"torchlint-forks-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
+        listener.bind(f"\0{address}")
         listener.listen()
         server = subprocess.Popen(
-            [sys.executable, __file__, str(listener.fileno())],
+            [sys.executable, __file__, "serve", str(listener.fileno())],
             stdin=subprocess.DEVNULL,
             pass_fds=(listener.fileno(),),
             env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
@@ -79,15 +83,6 @@ def _serve(listener: socket.socket) -> NoReturn:
     end_with_parent()
     for module in _IMPORTED:
         importlib.import_module(module)
-    handler = importlib.import_module(
-        "torch.distributed.elastic.multiprocessing.subprocess_handler.subprocess_handler"
-    )
-    address = listener.getsockname().decode()
-
-    def rank(_: Any, arguments: Sequence[str], environment: Mapping[str, str]) -> Forked:
-        return _forked(address, arguments[-1], (), environment)
-
-    handler.SubprocessHandler._popen = rank
     vars(forkserver)["main"] = _become
     gc.collect()
     gc.freeze()
@@ -121,5 +116,19 @@ def _become(order: str) -> NoReturn:
     os._exit(code)
 
 
+def _stand_for_rank(address: str, order: str) -> NoReturn:
+    """Fork a rank, hand on the signals that torchrun sends to it, and end as it ends."""
+    rank = _forked(address, order, (), os.environ)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, _: os.kill(rank.pid, number))
+    code = rank.wait()
+    if code < 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    if sys.argv[1] == "rank":
+        _stand_for_rank(*sys.argv[2:])
+    _serve(socket.socket(fileno=int(sys.argv[2])))
