@@ -109,7 +109,10 @@ def _logs_inside(script: Script, logged: LogLine, found: Sequence[LogLine]) -> b
     kept = (each.reading.node for each in waits if End.KEPT in each.ends)
     if any(script.tree.inside(node, place) for node in kept for place in places):
         return True
-    if next(script.readings.within(logged.call), None) is not None:
+    if next(script.readings.within(logged.call), None) is not None or any(
+        script.tree.inside(logged.shown.place, arg) and script.readings.is_text(arg.value)
+        for arg in logged.call.args
+    ):
         return False
     if any(script.tree.inside(each.line, callee.body) for each in found):
         return True
@@ -134,7 +137,12 @@ def told_by(script: Script, call: cst.Call, role: Role) -> Sequence[cst.Arg]:
     if callee is None:
         return ()
     taken = ((arg, script.functions.taken(call, callee, arg.value)) for arg in call.args)
-    return [arg for arg, to in taken if to is not None and _shows(script, callee, to, role)]
+    return [
+        arg
+        for arg, to in taken
+        if to is not None
+        if _shows(script, callee, to, role, whenever=script.readings.is_text(arg.value))
+    ]
 
 
 def _records(script: Script, call: cst.Call, role: Role) -> bool:
@@ -175,8 +183,13 @@ def _hands_over_a_read(script: Script, call: cst.Call) -> bool:
     return any(True for _ in script.readings.within(call))
 
 
-def _shows(script: Script, function: cst.FunctionDef, taken: Binding, role: Role) -> bool:
-    """Return whether each call of a function shows or records what it is given, or its entries."""
+def _shows(
+    script: Script, function: cst.FunctionDef, taken: Binding, role: Role, whenever: bool
+) -> bool:
+    """Return whether each call of a function shows or records what it is given, or its entries.
+
+    A text was made before the call, `whenever` it is shown.
+    """
     uses = list(script.scopes.uses(taken, function.body))
     for loop in script.functions.own(function.body, cst.For):
         if any(script.tree.inside(each, loop.iter) for each in uses):
@@ -188,6 +201,6 @@ def _shows(script: Script, function: cst.FunctionDef, taken: Binding, role: Role
     return any(
         isinstance(line.value, cst.Call)
         and _records(script, line.value, role)
-        and script.loops.frequencies.each_pass(line, function)
+        and (whenever or script.loops.frequencies.each_pass(line, function))
         for line in lines
     )

@@ -101,10 +101,12 @@ def _runs(block: cst.IndentedBlock, found: set[int]) -> Iterator[list[cst.Simple
 
 
 def _is_periodic(script: Script, line: cst.CSTNode) -> bool:
-    """Return whether a line already runs in every k-th pass only: two periods may never meet."""
+    """Return whether a line, or what it calls, runs in every k-th pass: periods may never meet."""
+    called = script.functions.reached(line)[1:]
+    inside = (each.test for body in called for each in script.tree.within(body, cst.If))
     return any(
         isinstance(each.operator, cst.Modulo)
-        for test in script.tree.tests_around(line)
+        for test in (*script.tree.tests_around(line), *inside)
         for each in script.tree.within(
             script.values.value_of(test).node or test, cst.BinaryOperation
         )

@@ -438,7 +438,7 @@ class Readings(ValueAnalysis):
                 return False
             if isinstance(outer, (cst.If, cst.While, cst.IfExp, cst.Assert)):
                 return child is outer.test
-            if isinstance(outer, cst.FormattedStringExpression) or self._is_text(outer):
+            if self.is_text(outer):
                 return not self._set_aside(place, loop, besides)
             if isinstance(outer, cst.Call):
                 if word_of(outer) in _USES and child is not outer.func:
@@ -461,8 +461,10 @@ class Readings(ValueAnalysis):
             return node.attr.value in _ABOUT
         return isinstance(node, cst.Call) and self.names.name(node.func) in _ASKING
 
-    def _is_text(self, node: cst.CSTNode) -> bool:
-        """Return whether an expression formats values (`"%f" % loss`, `"{}".format(loss)`)."""
+    def is_text(self, node: cst.CSTNode) -> bool:
+        """Return whether an expression formats values (`f"{loss}"`, `"%f" % loss`)."""
+        if isinstance(node, cst.FormattedString):
+            return True
         if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo):
             return self.kinds.kind(node.left) is Kind.STRING
         return (
@@ -500,7 +502,7 @@ class Readings(ValueAnalysis):
                 for part in node.parts
                 if isinstance(part, cst.FormattedStringExpression)
             )
-        if self._is_text(node):
+        if self.is_text(node):
             given = node.args if isinstance(node, cst.Call) else ()
             right = [node.right] if isinstance(node, cst.BinaryOperation) else []
             return all(map(self.packs, [*(arg.value for arg in given), *right]))
