@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final
@@ -15,12 +15,13 @@ from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.keeping import Keeping
 from torchlint.semantic.loops.loops import LoopNode, Loops
+from torchlint.semantic.loops.measuring import CLOCKS
 from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.libraries import EXITS
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import last_line, lines_of, method_of, word_of
+from torchlint.semantic.syntax.methods import last_line, lines_of, word_of
 from torchlint.semantic.values.iteration import COUNTER
 from torchlint.semantic.values.kind import Kind
 
@@ -57,7 +58,6 @@ _ABOVE: Final = (cst.GreaterThan, cst.GreaterThanEqual)
 _FEW: Final = (cst.LessThan, cst.LessThanEqual, cst.In)
 """What a counter is asked that holds for few passes: `step < 3`, `step in (10, 100)`."""
 _SIZES: Final = frozenset({"len", "numel", "size"})
-_CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic"})
 _TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
 _MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
 _BROKEN: Final = frozenset({"isnan", "isinf"})
@@ -114,7 +114,7 @@ class Frequencies(LoopAnalysis):
         function = self.scopes.function(node)
         if (
             self.loops.measuring.is_named(node)
-            or self._times(node)
+            or self.loops.measuring.times(node)
             or (function is not None and not _MEMOS.isdisjoint(self.names.marks(function)))
         ):
             return Frequency.RARE
@@ -125,39 +125,6 @@ class Frequencies(LoopAnalysis):
         if function is None or body is not Frequency.EVERY_PASS:
             return body
         return self.below(node, function)
-
-    def _times(self, node: cst.CSTNode) -> bool:
-        """Return whether a statement synchronizes next to a line that reads a clock."""
-        if not self.functions.attributes("synchronize"):
-            return False
-        line: cst.CSTNode | None = None
-        if type(node) is not cst.Module:
-            line = self.tree.statement(node)
-        block = self.tree.parent(line)
-        if isinstance(line, cst.For | cst.If) and isinstance(line.body, cst.SimpleStatementSuite):
-            line, block = line.body, line
-        if not isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite):
-            return False
-        if not any(map(self._waits, self.tree.within(line, cst.Call))):
-            return False
-        beside: Sequence[cst.CSTNode] = (line,)
-        if isinstance(block, cst.IndentedBlock):
-            at = block.body.index(line)
-            beside = block.body[max(at - 1, 0) : at + 2]
-        return any(
-            (self.functions.names.name(call.func) or "") in _CLOCKS or (method_of(call) == "record")
-            for other in beside
-            for call in self.tree.within(other, cst.Call)
-        )
-
-    def _waits(self, call: cst.Call) -> bool:
-        """Return whether a call synchronizes, or runs a function that does nothing else."""
-        if method_of(call) == "synchronize":
-            return True
-        callee = self.functions.callee(call)
-        done = [] if callee is None else [*self.tree.within(callee.body, cst.Expr)]
-        calls = [each.value for each in done if not isinstance(each.value, cst.SimpleString)]
-        return bool(calls) and all(method_of(each) == "synchronize" for each in calls)
 
     @memoized(Frequency.UNKNOWN)
     def _of_body(self, function: cst.FunctionDef) -> Frequency:
@@ -408,10 +375,26 @@ class Frequencies(LoopAnalysis):
 
     @memoized(False)
     def _is_named_rare(self, asked: tuple[cst.Name, bool]) -> bool:
-        """Return whether a name holds the result of a rare test."""
+        """Return whether a name holds the result of a rare test, or only rare code sets it."""
         name, wanted = asked
-        value = self.scopes.only(name).assigned
-        return value is not None and self.rare(value, wanted)
+        loop, bindings = self.loops.batch_loop(name), self.scopes.reaching(name)
+        return bool(bindings) and all(
+            (value := each.assigned) is not None
+            and (
+                self.rare(value, wanted)
+                or (
+                    self._leaves_unset(each.node, value, wanted)
+                    and self.loops.batch_loop(each.node) is loop
+                )
+            )
+            for each in bindings
+        )
+
+    def _leaves_unset(self, line: cst.CSTNode, value: cst.BaseExpression, wanted: bool) -> bool:
+        """Return whether a line resets a flag in every pass, or sets it in few of them."""
+        often = self.frequency(line)
+        resets = self.tree.code(value) == str(not wanted)
+        return often is Frequency.RARE or (resets and often is Frequency.EVERY_PASS)
 
     def tests_for_non_finite(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
         """Return whether a test comes out as `wanted` only when values are infinite or NaN."""
@@ -472,7 +455,7 @@ class Frequencies(LoopAnalysis):
         if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
             return False
         reached = test.comparisons[0]
-        over = isinstance(reached.operator, (cst.GreaterThan, cst.GreaterThanEqual))
+        over = isinstance(reached.operator, _ABOVE)
         return over and self._counts(test.left) and not isinstance(reached.comparator, cst.Integer)
 
     def _has_passed(self, node: cst.BaseExpression) -> bool:
@@ -482,7 +465,7 @@ class Frequencies(LoopAnalysis):
             isinstance(value, cst.BinaryOperation)
             and isinstance(value.operator, cst.Subtract)
             and isinstance(now := self._assigned(value.left), cst.Call)
-            and self.functions.names.name(now.func) in _CLOCKS
+            and self.functions.names.name(now.func) in CLOCKS
         )
 
     def _periodic(self, node: cst.BaseExpression) -> bool:

@@ -544,4 +544,5 @@ class Readings(ValueAnalysis):
             for name in self.scopes.uses(binding, loop.body)
             if not any(self.tree.inside(name, each) for each in besides)
             and self._is_hot(name, loop)
+            and not self._is_filled(name)
         ]
