@@ -41,6 +41,7 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
         return
     sums = [each for loop in script.loops.of(role) for each in deferrable_sums(script, loop)]
     shown = {id(each.shown.place) for each in script.once(log_lines)}
+    sums = [each for each in sums if not shown.issuperset(id(read.node) for read in each.found)]
     said = {id(read.node) for each in sums for read in each.found} | shown
     found = [_found(script, code, each) for each in sums]
     for wait in _indirect(script, role):
@@ -276,12 +277,12 @@ def _is_parameter(script: Script, node: cst.BaseExpression) -> bool:
 
 
 def _told(script: Script, wait: Wait) -> str:
-    loader = wait.loop.loader
-    batch = f"batch of {_quoted(script, loader)}" if loader is not None else "step"
-    start = f"{_quoted(script, wait.reading.node)} waits for the device in every {batch}"
+    start = f"{_quoted(script, wait.reading.node)} waits for the device in every "
+    start += _pass(script, wait.loop)
     if End.KEPT in wait.ends:
         kept = f" in {_quoted(script, wait.target)}" if wait.target is not None else ""
-        return f"{start}, and the value is only kept{kept}: keep tensors, read them {_when(script)}"
+        when = _when(script, wait.loop)
+        return f"{start}, and the value is only kept{kept}: keep tensors, read them {when}"
     if End.BACK in wait.ends:
         cure = "leave the number on the device"
         return f"{start}, and the value only goes back into tensors there: {cure}"
@@ -295,15 +296,13 @@ def _message(script: Script, accumulation: Accumulation, readings: list[Reading]
     often = "once" if nearest.node is accumulation.loop.node else "several times"
     if often == "once" and len(readings) > 1:
         often = "twice" if len(readings) == 2 else f"{len(readings)} times"
-    loader = accumulation.loop.loader
-    batch = f"batch of {_quoted(script, loader)}" if loader is not None else "step"
     shown = " and ".join(_quoted(script, each.node) for each in readings[:2])
     wait = "wait" if len(readings) > 1 else "waits"
     target = _quoted(script, accumulation.target)
     when = (
         "where the loop empties it"
         if script.readings.accumulators.is_emptied(accumulation)
-        else _when(script)
+        else _when(script, accumulation.loop)
     )
     if accumulation.adding is Adding.SUM:
         cure = f"add up {target} on the device and read it {when}"
@@ -311,11 +310,25 @@ def _message(script: Script, accumulation: Accumulation, readings: list[Reading]
         cure = f"hand {target} the detached tensor and read it {when}"
     else:
         cure = f"keep tensors in {target} and read them {when}"
-    return f"{shown} {wait} for the device {often} per {batch}: {cure}"
+    return f"{shown} {wait} for the device {often} per {_pass(script, accumulation.loop)}: {cure}"
 
 
-def _when(script: Script) -> str:
+def _pass(script: Script, loop: Loop) -> str:
+    """Return what one pass of a loop is called."""
+    if _is_window(script, loop):
+        return "pass"
+    return f"batch of {_quoted(script, loop.loader)}" if loop.loader is not None else "step"
+
+
+def _when(script: Script, loop: Loop) -> str:
+    if _is_window(script, loop):
+        return "once per step"
     return "once per epoch" if _trains(script) else "once after the loop"
+
+
+def _is_window(script: Script, loop: Loop) -> bool:
+    """Return whether each pass of another batch loop runs a loop, as to accumulate gradients."""
+    return any(each.role is loop.role for each in script.loops.around(loop.node))
 
 
 def _trains(script: Script) -> bool:

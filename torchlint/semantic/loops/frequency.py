@@ -138,7 +138,7 @@ class Frequencies(LoopAnalysis):
             return Frequency.EVERY_PASS
         calls = self.functions.callers(function) or self._handed_in_loop(function)
         found = set(map(self.frequency, calls))
-        if found - {Frequency.UNKNOWN} == {Frequency.EVERY_PASS}:
+        if Frequency.EVERY_PASS in found:
             return Frequency.EVERY_PASS
         return Frequency.RARE if found == {Frequency.RARE} else Frequency.UNKNOWN
 

@@ -170,11 +170,8 @@ class Accumulators(LoopAnalysis):
         """
         path, node = self._path(accumulation.target), accumulation.node
         own = self._adding.get(path, frozenset()) | {id(node)} | set(map(id, besides))
-        return any(
-            self._is_looked_at(path, own, loop.node, node)
-            for loop in self.loops.around(node)
-            if loop.is_batch
-        )
+        loop = self.loops.batch_loop(node)
+        return loop is not None and self._is_looked_at(path, own, loop.node, node)
 
     @cached_method
     def _is_looked_at(
