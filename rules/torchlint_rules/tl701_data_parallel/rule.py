@@ -17,6 +17,7 @@ _TORCHRUN = frozenset({
     "torch.distributed.init_process_group",
     "torch.distributed.fsdp.FullyShardedDataParallel",
 })  # fmt: skip
+_LAUNCHERS = {"lightning": "Lightning", "fabric": "Fabric", "accelerate": "Accelerate"}
 _OPTIMIZER = re.compile(r"\w*(?:Adam[Ww]?|SGD|Lamb|RMS[Pp]rop|Optimizer|Optim)")
 _BECAUSE = (
     "launch it by `torchrun --nproc-per-node N`; under torchrun each process has its own batch "
@@ -28,7 +29,10 @@ _BECAUSE = (
 class DataParallel(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every network that is wrapped for training."""
-        if script.program.target.device == "mps" or script.program.devices.framework != "none":
+        if script.program.target.device == "mps":
+            return
+        if script.program.devices.framework != "none":
+            yield from self._beside_framework(script)
             return
         if script.source.is_notebook or any(True for _ in script.calls.of(*_TORCHRUN)):
             return
@@ -39,6 +43,17 @@ class DataParallel(Rule):
                 home.append(self._finding(script, call))
         for found in groups.values():
             yield from _joined(found)
+
+    def _beside_framework(self, script: Script) -> Iterator[Finding]:
+        """Flag the networks whose training a framework spreads over processes itself."""
+        for call in wraps(script):
+            owner = _LAUNCHERS.get(script.loops.owner(call) or "")
+            if owner and not _infers_only(script, call) and not _is_on_one_device(script, call):
+                message = (
+                    f"each process copies {_called(script, call)} to all GPUs in every step, and "
+                    f"{owner} starts one process per GPU itself: leave this wrap out"
+                )
+                yield Finding(self.code, script.span(call), message)
 
     def _finding(self, script: Script, call: cst.Call) -> Finding:
         network = _called(script, call)
