@@ -77,6 +77,8 @@ _DERIVES: Final = frozenset(
     "deepfool cw autoattack perturbation jacobian hessian hvp gradient gradients grads "
     "influence attribution maml fomaml reptile shot".split()
 )
+_TRAINING: Final = frozenset("accumulation accumulate accum checkpointing clip clipping".split())
+"""Words beside `gradient` that name an option of the training, which derives nothing here."""
 _OPEN: Final = ("builtins.", "abc.", "torch.", "typing.")
 """Prefixes of base classes that call no methods by themselves, or only known ones."""
 _TESTS: Final = frozenset({"pytest", "unittest"})
@@ -350,7 +352,8 @@ class Evaluations(LoopAnalysis):
             attributes = [at.attr.value for at in parts]
             if not _GRADIENTS.isdisjoint(attributes) or any(map(self._turns_on, parts)):
                 return True
-            if any(_DERIVES.intersection(words(word)) for word in {*mentions, *attributes}):
+            spoken = map(frozenset, map(words, {*mentions, *attributes}))
+            if any(each & _DERIVES and not each & _TRAINING for each in spoken):
                 return True
             if not all(map(self._is_text, self.functions.own(body, cst.Yield))):
                 return True

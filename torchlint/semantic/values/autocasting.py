@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.semantic.scope.limits import CALLERS
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.precision import Precision
 from torchlint.semantic.values.values import State
@@ -31,7 +31,8 @@ class Autocasting(ValueAnalysis):
         super().__init__(values)
         self.precision = precision
 
-    def around(self, node: cst.CSTNode, depth: int = CALLERS) -> Casts:
+    @memoized(Casts((), complete=True))
+    def around(self, node: cst.CSTNode) -> Casts:
         """Return the autocast calls around a node, in its function and around all its callers."""
         found: list[cst.Call] = []
         complete = True
@@ -49,17 +50,16 @@ class Autocasting(ValueAnalysis):
                 elif _MAY_CAST.search(self.tree.code(manager)):
                     complete = False
             if isinstance(outer, cst.FunctionDef):
-                called = self._around_callers(outer, depth - 1)
+                called = self._around_callers(outer)
                 return Casts((*found, *called.calls), complete and called.complete)
         return Casts(tuple(found), complete)
 
-    def _around_callers(self, function: cst.FunctionDef, depth: int) -> Casts:
-        callers = self.functions.callers(function) if depth else ()
-        around = [self.around(call, depth) for call in callers]
-        complete = depth > 0 and all(each.complete for each in around)
+    def _around_callers(self, function: cst.FunctionDef) -> Casts:
+        around = [self.around(call) for call in self.functions.callers(function)]
         if len({bool(each.calls) for each in around}) > 1:
             return Casts((), complete=False)
-        return Casts(tuple(call for each in around for call in each.calls), complete)
+        calls = (call for each in around for call in each.calls)
+        return Casts(tuple(calls), all(each.complete for each in around))
 
     def may_be_on(self, node: cst.CSTNode) -> bool:
         """Return whether some autocast may be in force at a node."""
