@@ -274,7 +274,9 @@ class Frequencies(LoopAnalysis):
         test = self._assigned(guard.test)
         if not isinstance(test, cst.Comparison) or not self._periodic(test.left):
             return False
-        if any(map(_ACCUMULATES.fullmatch, self._identifiers(test.left))):
+        period = cst.ensure_type(test.left, cst.BinaryOperation).right
+        several = isinstance(period, cst.BinaryOperation)  # `step % (accumulation * every)`
+        if not several and any(map(_ACCUMULATES.fullmatch, self._identifiers(test.left))):
             return True
         block = self.tree.parent(guard)
         others = block.body if isinstance(block, cst.IndentedBlock) else ()

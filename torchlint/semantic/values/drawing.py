@@ -73,9 +73,16 @@ class Drawing(Analysis):
             return self.iteration.draws(node) or (moved is not None and self.is_drawn(moved))
         bindings = self.scopes.reaching(node)
         return bool(bindings) and all(
-            each.how is How.LOOP or ((value := _held(each)) is not None and self.is_drawn(value))
-            for each in bindings
+            each.how is How.LOOP or self._is_given(each) for each in bindings
         )
+
+    def _is_given(self, binding: Binding) -> bool:
+        """Return whether a name holds what is drawn, or all calls hand that in."""
+        held = _held(binding)
+        given = [] if held is None else [held]
+        if binding.parameter is not None:
+            given = [*self.functions.given(binding.parameter)]
+        return bool(given) and all(map(self.is_drawn, given))
 
     def moves_itself(self, binding: Binding) -> bool:
         """Return whether a name gets its own value, copied to a device: `x = x.cuda()`."""

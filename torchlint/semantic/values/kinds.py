@@ -233,11 +233,6 @@ class Kinds(Analysis):
                 and (source := self.iteration.source(binding.value, binding.path)[0]) is not None
                 and (self.kind(source) is _LOADER or self._is_entry_of_batch(source, binding))
             )
-            or (
-                binding.parameter is not None
-                and bool(given := self.functions.given(binding.parameter))
-                and all(map(self._is_batch, given))
-            )
             for binding in reaching
         )
 
