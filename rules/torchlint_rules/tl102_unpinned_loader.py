@@ -8,13 +8,22 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Loader, Rule, Script, TrainerArguments
+from torchlint.api import Finding, Fix, Loader, Rule, Script
 from torchlint_rules.shared.grouping import joined, maker
+from torchlint_rules.shared.leftoptions import LeftOption, left_options
 from torchlint_rules.shared.pinning import available, is_unpinned, unseen
 
 _PIN: Final = "pin_memory"
-_OPTION: Final = "dataloader_pin_memory"
 _BECAUSE: Final = "a dataset that keeps its tensors on the GPU cannot be pinned"
+_TRAINER: Final = LeftOption(
+    "dataloader_pin_memory",
+    (False,),
+    ("transformers", "trl"),
+    "makes every batch be copied twice on its way to the GPU",
+    _BECAUSE,
+    "low",
+    beside=("use_cpu", "no_cuda"),
+)
 _TURNED_OFF: Final = "pinned memory was turned off here"
 _CYCLE: Final = "itertools.cycle"
 _KEPT: Final = f"`{_CYCLE}` keeps every batch, and pinned memory cannot be swapped out"
@@ -25,8 +34,7 @@ class UnpinnedLoader(Rule):
         """Flag every loader whose batches go to a GPU from pageable memory."""
         yield from joined(script, self._of_loaders(script), ("loader", "loaders"))
         if script.program.devices.can_use_accelerator and script.program.target.device != "mps":
-            for arguments in script.program.trainings.arguments("transformers", "trl"):
-                yield from self._of_trainer(script, arguments)
+            yield from left_options(script, self.code, _TRAINER)
 
     def _of_loaders(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         own = script.tree.in_file(script.loaders)
@@ -40,22 +48,6 @@ class UnpinnedLoader(Rule):
             fix = _fix(script, loader, asked)
             finding = Finding(self.code, script.span(loader.node), message, fix)
             yield maker(script, loader.node), finding
-
-    def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
-        given = arguments.given(_OPTION)
-        if not arguments.is_literal(_OPTION, False) or not arguments.is_off("use_cpu", "no_cuda"):
-            return
-        message = (
-            f"`{_OPTION}=False` makes every batch be copied twice on its way to the GPU: leave it "
-            "out"
-        )
-        fix = None
-        if given is not None and script.code(given.value) == "False":
-            edits = script.edits.without_argument(arguments.call, given)
-            fix = Fix.unsafe(f"Leave `{_OPTION}` out", edits, because=_BECAUSE)
-        place = given or arguments.call
-        notes = arguments.notes(_OPTION)
-        yield Finding(self.code, script.span(place), message, fix, notes, impact="low")
 
 
 def _is_kept(script: Script, loader: Loader) -> bool:

@@ -18,10 +18,10 @@ from torchlint.api import (
     Rule,
     Script,
     State,
-    TrainerArguments,
     receiver_of,
 )
 from torchlint_rules.shared.cuda import in_environment
+from torchlint_rules.shared.leftoptions import LeftOption, left_options
 
 _OWNERS: Final = {
     "torch.optim.Adam": (2, 0),
@@ -54,10 +54,16 @@ _SHARDED: Final = ("torch.distributed.fsdp", "torch.distributed._fsdp", "fairsca
 _COMPLEX: Final = frozenset("cfloat cdouble complex64 complex128".split())
 _FULL: Final = (32, "32", "32-true")
 _CHOICES: Final = ("fused", "foreach", "differentiable")
-_OPTION: Final = "optim"
-_UNFUSED: Final = "adamw_torch"
-_ELSEWHERE: Final = ("deepspeed", "fsdp", "fsdp_config", "parallelism_config", "use_cpu", "no_cuda")
-"""Options of a trainer under which parameters may be other tensors, or stay on the CPU."""
+_TRAINER: Final = LeftOption(
+    "optim",
+    ("adamw_torch",),
+    ("transformers", "trl"),
+    "launches several kernels per step",
+    "the state of a checkpoint that was saved without it switches it off",
+    "medium",
+    beside=("deepspeed", "fsdp", "fsdp_config", "parallelism_config", "use_cpu", "no_cuda"),
+    instead='"adamw_torch_fused"',
+)
 _AS_WELL: Final = "and so does this one"
 _TITLE: Final = "Pass `fused={}`"
 
@@ -66,8 +72,9 @@ class UnfusedOptimizer(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every optimizer that has a fused kernel and leaves `fused` at its default."""
         if script.program.devices.can_use_accelerator and script.program.target.device != "mps":
-            for arguments in script.program.trainings.arguments("transformers", "trl"):
-                yield from self._of_trainer(script, arguments)
+            few = any(True for _ in script.calls.of("peft.get_peft_model", "peft.LoraConfig"))
+            told = _TRAINER._replace(impact="low") if few else _TRAINER
+            yield from left_options(script, self.code, told)
         own = script.tree.in_file(script.optimizers)
         sites = [site for site in own if site.name in _OWNERS and _undecided(site)]
         sites = [
@@ -88,26 +95,6 @@ class UnfusedOptimizer(Rule):
                 found.setdefault(script.scopes.home(site.node), []).append((site, value))
         for each in found.values():
             yield self._finding(script, each)
-
-    def _of_trainer(self, script: Script, arguments: TrainerArguments) -> Iterator[Finding]:
-        if not arguments.is_literal(_OPTION, _UNFUSED) or not arguments.is_off(*_ELSEWHERE):
-            return
-        is_short = arguments.is_trial or script.program.purpose.is_test(arguments.call)
-        if is_short or not script.program.target.has(_OWNERS["torch.optim.AdamW"]):
-            return
-        given, notes = arguments.given(_OPTION), arguments.notes(_OPTION)
-        fix = None
-        if given is not None and isinstance(given.value, cst.SimpleString) and not notes:
-            edits = script.edits.set_argument(arguments.call, given, _OPTION, f'"{_UNFUSED}_fused"')
-            because = "the state of a checkpoint that was saved without it switches it off"
-            fix = Fix.unsafe(f'Pass `{_OPTION}="{_UNFUSED}_fused"`', edits, because=because)
-        message = (
-            f'`{_OPTION}="{_UNFUSED}"` launches several kernels per step: pass "{_UNFUSED}_fused"'
-        )
-        few = any(True for _ in script.calls.of("peft.get_peft_model", "peft.LoraConfig"))
-        impact: Impact | None = "low" if few else None
-        span = script.span(given or arguments.call)
-        yield Finding(self.code, span, message, fix, notes, impact)
 
     def _finding(self, script: Script, found: list[tuple[Optimizer, str]]) -> Finding:
         (site, value), *others = found

@@ -1,4 +1,4 @@
-"""Options of a framework's trainer that were left on: a part of TL205, TL207, TL705 to TL802."""
+"""Options of a framework's trainer that cost something: a part of TL102, TL205, TL501 to TL802."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from torchlint.api import Finding, Fix, Impact, Script
 class LeftOption(NamedTuple):
     """An option that costs something in every step while it has one of some values.
 
-    `lost` is what a script without it no longer has.
+    `lost` is what a script without it no longer has. Nothing is said where one of the options
+    `beside` it is on. `instead` is the value that costs less, if one has to be passed.
     """
 
     name: str
@@ -20,6 +21,8 @@ class LeftOption(NamedTuple):
     costs: str
     lost: str
     impact: Impact
+    beside: tuple[str, ...] = ()
+    instead: str = ""
 
 
 def left_options(script: Script, code: str, *options: LeftOption) -> Iterator[Finding]:
@@ -28,12 +31,19 @@ def left_options(script: Script, code: str, *options: LeftOption) -> Iterator[Fi
         for arguments in script.program.trainings.arguments(*option.frameworks):
             if not arguments.is_literal(option.name, *option.values) or arguments.is_trial:
                 continue
+            if not arguments.is_off(*option.beside):
+                continue
             given, notes = arguments.given(option.name), arguments.notes(option.name)
-            fix = None
+            value, call, fix = option.instead, arguments.call, None
+            cure = f"pass {value}" if value else "leave it out"
             if given is not None and not notes:
-                edits = script.edits.without_argument(arguments.call, given)
-                fix = Fix.unsafe(f"Leave `{option.name}` out", edits, because=option.lost)
+                title = f"Leave `{option.name}` out"
+                edits = script.edits.without_argument(call, given)
+                if value:
+                    title = f"Pass {option.name}={value}"
+                    edits = script.edits.set_argument(call, given, option.name, value)
+                fix = Fix.unsafe(title, edits, because=option.lost)
             shown = f"`{option.name}`" if given is None else f"`{script.tree.brief(given)}`"
-            message = f"{shown} {option.costs}: leave it out"
-            span = script.span(given or arguments.call)
+            message = f"{shown} {option.costs}: {cure}"
+            span = script.span(given or call)
             yield Finding(code, span, message, fix, notes, impact=option.impact)
