@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Frequency, Rate, Role, Rule, Script, State, receiver_of
+from torchlint.api import Finding, Fix, Frequency, Rate, Rule, Script, State, receiver_of
 
 _CLASS: Final = re.compile(r"torchmetrics\.(?:\w+\.)*[A-Z]\w*")
 _PLAIN: Final = re.compile(
@@ -78,19 +78,9 @@ def _metric(script: Script, node: cst.BaseExpression) -> str:
 
 def _each_batch(script: Script, node: cst.CSTNode) -> bool:
     """Return whether every batch of a loop, or of a framework's method, runs a node."""
-    if script.loops.frequency(node) is not Frequency.EVERY_PASS:
-        return False
     loop = script.loops.batch_loop(node)
-    if loop is not None:
-        return loop.role in (Role.TRAIN_BATCH, Role.EVAL_BATCH) and not script.loops.is_round(loop)
-    function = script.scopes.function(node)
-    if function is None:
-        return False
-    rate = script.loops.rate(function)
-    if rate is not None:
-        return rate in (Rate.STEP, Rate.EVALUATION_STEP)
-    callers = script.functions.callers(function)
-    return bool(callers) and all(script.answer(_each_batch, call, False) for call in callers)
+    is_round = loop is not None and script.loops.is_round(loop)
+    return not is_round and script.loops.frequency(node) is Frequency.EVERY_PASS
 
 
 def _is_reset(script: Script, call: cst.Call) -> bool:

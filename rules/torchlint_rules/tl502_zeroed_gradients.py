@@ -207,7 +207,7 @@ def _is_exact(script: Script, place: cst.BaseExpression) -> bool:
         return False
     for step in script.optimizers.steps:
         if script.tree.inside(step, loop.node):
-            stepped = script.optimizers.stepped(step)
+            stepped = script.loops.stepped(step)
             made = script.optimizers.made_by(stepped) if stepped is not None else None
             if made is None or not all(_steps_whole_network(script, call) for call in made):
                 return False

@@ -184,7 +184,7 @@ def _is_never_cleared(
     if script.functions.instance_of(node) is not None or _is_bound_in(script, node, loop):
         return False
     if step.call.args:
-        if script.optimizers.stepped(step.call) is not step.call.args[0].value:
+        if script.loops.stepped(step.call) is not step.call.args[0].value:
             return False
     if any(not _is_another(script, node, each.optimizer) for each in clears):
         return False

@@ -29,9 +29,8 @@ def left_options(script: Script, code: str, *options: LeftOption) -> Iterator[Fi
     """Yield a finding for each of some options that a training is given."""
     for option in options:
         for arguments in script.program.trainings.arguments(*option.frameworks):
-            if not arguments.is_literal(option.name, *option.values) or arguments.is_trial:
-                continue
-            if not arguments.is_off(*option.beside):
+            is_on = arguments.is_literal(option.name, *option.values)
+            if not is_on or arguments.is_trial or not arguments.is_off(*option.beside):
                 continue
             given, notes = arguments.given(option.name), arguments.notes(option.name)
             value, call, fix = option.instead, arguments.call, None

@@ -9,7 +9,6 @@ import libcst as cst
 
 from torchlint.api import (
     TENSORS,
-    Binding,
     End,
     Frequency,
     Kind,
@@ -136,13 +135,7 @@ def told_by(script: Script, call: cst.Call, role: Role) -> Sequence[cst.Arg]:
     callee = script.functions.callee(call)
     if callee is None:
         return ()
-    taken = ((arg, script.functions.taken(call, callee, arg.value)) for arg in call.args)
-    return [
-        arg
-        for arg, to in taken
-        if to is not None
-        if _shows(script, callee, to, role, whenever=script.readings.is_text(arg.value))
-    ]
+    return [arg for arg in call.args if _shows(script, call, callee, arg, role)]
 
 
 def _records(script: Script, call: cst.Call, role: Role) -> bool:
@@ -184,12 +177,16 @@ def _hands_over_a_read(script: Script, call: cst.Call) -> bool:
 
 
 def _shows(
-    script: Script, function: cst.FunctionDef, taken: Binding, role: Role, whenever: bool
+    script: Script, call: cst.Call, function: cst.FunctionDef, arg: cst.Arg, role: Role
 ) -> bool:
     """Return whether each call of a function shows or records what it is given, or its entries.
 
-    A text was made before the call, `whenever` it is shown.
+    A text is made before the call, however often the function shows it.
     """
+    taken = script.functions.taken(call, function, arg.value)
+    if taken is None:
+        return False
+    is_text = script.readings.is_text(arg.value)
     uses = list(script.scopes.uses(taken, function.body))
     for loop in script.functions.own(function.body, cst.For):
         if any(script.tree.inside(each, loop.iter) for each in uses):
@@ -201,6 +198,6 @@ def _shows(
     return any(
         isinstance(line.value, cst.Call)
         and _records(script, line.value, role)
-        and (whenever or script.loops.frequencies.each_pass(line, function))
+        and (is_text or script.loops.frequencies.each_pass(line, function))
         for line in lines
     )

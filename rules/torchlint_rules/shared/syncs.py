@@ -277,11 +277,10 @@ def _is_parameter(script: Script, node: cst.BaseExpression) -> bool:
 
 
 def _told(script: Script, wait: Wait) -> str:
-    start = f"{_quoted(script, wait.reading.node)} waits for the device in every "
-    start += _pass(script, wait.loop)
+    name, when = _terms(script, wait.loop)
+    start = f"{_quoted(script, wait.reading.node)} waits for the device in every {name}"
     if End.KEPT in wait.ends:
         kept = f" in {_quoted(script, wait.target)}" if wait.target is not None else ""
-        when = _when(script, wait.loop)
         return f"{start}, and the value is only kept{kept}: keep tensors, read them {when}"
     if End.BACK in wait.ends:
         cure = "leave the number on the device"
@@ -299,36 +298,24 @@ def _message(script: Script, accumulation: Accumulation, readings: list[Reading]
     shown = " and ".join(_quoted(script, each.node) for each in readings[:2])
     wait = "wait" if len(readings) > 1 else "waits"
     target = _quoted(script, accumulation.target)
-    when = (
-        "where the loop empties it"
-        if script.readings.accumulators.is_emptied(accumulation)
-        else _when(script, accumulation.loop)
-    )
+    name, when = _terms(script, accumulation.loop)
+    if script.readings.accumulators.is_emptied(accumulation):
+        when = "where the loop empties it"
     if accumulation.adding is Adding.SUM:
         cure = f"add up {target} on the device and read it {when}"
     elif accumulation.adding is Adding.METER and all(each.form is Form.NUMBER for each in readings):
         cure = f"hand {target} the detached tensor and read it {when}"
     else:
         cure = f"keep tensors in {target} and read them {when}"
-    return f"{shown} {wait} for the device {often} per {_pass(script, accumulation.loop)}: {cure}"
+    return f"{shown} {wait} for the device {often} per {name}: {cure}"
 
 
-def _pass(script: Script, loop: Loop) -> str:
-    """Return what one pass of a loop is called."""
-    if _is_window(script, loop):
-        return "pass"
-    return f"batch of {_quoted(script, loop.loader)}" if loop.loader is not None else "step"
-
-
-def _when(script: Script, loop: Loop) -> str:
-    if _is_window(script, loop):
-        return "once per step"
-    return "once per epoch" if _trains(script) else "once after the loop"
-
-
-def _is_window(script: Script, loop: Loop) -> bool:
-    """Return whether each pass of another batch loop runs a loop, as to accumulate gradients."""
-    return any(each.role is loop.role for each in script.loops.around(loop.node))
+def _terms(script: Script, loop: Loop) -> tuple[str, str]:
+    """Return what one pass of a loop is called, and when to read what its passes add up."""
+    if any(each.role is loop.role for each in script.loops.around(loop.node)):
+        return "pass", "once per step"
+    when = "once per epoch" if _trains(script) else "once after the loop"
+    return f"batch of {_quoted(script, loop.loader)}" if loop.loader is not None else "step", when
 
 
 def _trains(script: Script) -> bool:

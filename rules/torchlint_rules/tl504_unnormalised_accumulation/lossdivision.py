@@ -163,7 +163,7 @@ def _is_scale_free(script: Script, window: GradientAccumulation | PassFunction) 
     if "clip_grad" in script.code(window.around if window.closing else region):
         return False
     steps = [call for call in script.optimizers.steps if script.tree.inside(call, region)]
-    stepped = [script.optimizers.stepped(call) for call in steps]
+    stepped = [script.loops.stepped(call) for call in steps]
     made = [script.optimizers.made_by(node) if node is not None else None for node in stepped]
     calls = [call for each in made for call in each or ()]
     return bool(calls) and None not in made and all(_ignores_scale(script, c) for c in calls)

@@ -31,6 +31,6 @@ def _is_minimised(script: Script, objective: str) -> bool:
 
 
 def _may_decay(script: Script, step: cst.Call) -> bool:
-    stepped = script.optimizers.stepped(step)
+    stepped = script.loops.stepped(step)
     made = script.optimizers.made_by(stepped) if stepped is not None else None
     return not made or any(script.name(call.func) not in _WITHOUT for call in made)

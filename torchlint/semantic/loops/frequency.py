@@ -379,24 +379,19 @@ class Frequencies(LoopAnalysis):
     def _is_named_rare(self, asked: tuple[cst.Name, bool]) -> bool:
         """Return whether a name holds the result of a rare test, or only rare code sets it."""
         name, wanted = asked
-        loop, bindings = self.loops.batch_loop(name), self.scopes.reaching(name)
+        bindings = self.scopes.reaching(name)
         return bool(bindings) and all(
-            (value := each.assigned) is not None
-            and (
-                self.rare(value, wanted)
-                or (
-                    self._leaves_unset(each.node, value, wanted)
-                    and self.loops.batch_loop(each.node) is loop
-                )
-            )
+            each.assigned is not None
+            and (self.rare(each.assigned, wanted) or self._sets_rarely(each, name, wanted))
             for each in bindings
         )
 
-    def _leaves_unset(self, line: cst.CSTNode, value: cst.BaseExpression, wanted: bool) -> bool:
-        """Return whether a line resets a flag in every pass, or sets it in few of them."""
-        often = self.frequency(line)
-        resets = self.tree.code(value) == str(not wanted)
-        return often is Frequency.RARE or (resets and often is Frequency.EVERY_PASS)
+    def _sets_rarely(self, binding: Binding, use: cst.Name, wanted: bool) -> bool:
+        """Return whether few passes set a flag, or every pass resets it, in the loop of a use."""
+        often, of_loop = self.frequency(binding.node), self.loops.batch_loop
+        if often is Frequency.EVERY_PASS and self.tree.code(binding.value) != str(not wanted):
+            return False
+        return often is not Frequency.UNKNOWN and of_loop(binding.node) is of_loop(use)
 
     def tests_for_non_finite(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
         """Return whether a test comes out as `wanted` only when values are infinite or NaN."""

@@ -139,11 +139,7 @@ class Generation(LoopAnalysis):
 
     def samples(self, function: cst.FunctionDef) -> bool:
         """Return whether a function runs a network in a loop, without batches and gradients."""
-        loops: list[LoopNode] = [
-            *self.functions.own(function, cst.For),
-            *self.functions.own(function, cst.While),
-        ]
-        return any(map(self._samples_in, loops))
+        return any(self._samples_in(loop.node) for loop in self.loops.own(function))
 
     def only_samples(self, loop: LoopNode) -> bool:
         """Return whether each pass of a loop runs a network, and none plays an episode."""

@@ -123,6 +123,11 @@ class Loops(ValueAnalysis):
         """Return the loops with one of these roles."""
         return [loop for loop in self.all() if loop.role in roles]
 
+    def own(self, function: cst.FunctionDef) -> Iterator[Loop]:
+        """Yield the loops of a function's own code."""
+        for kind in (cst.For, cst.While):
+            yield from map(self.loop, self.functions.own(function, kind))
+
     def in_file(self, *roles: Role) -> list[Loop]:
         """Return the loops of the file itself with one of these roles."""
         own = map(self.loop, filter(self.tree.is_own, self._nodes))
@@ -394,6 +399,14 @@ class Loops(ValueAnalysis):
         last = func.value
         name = last.value if isinstance(last, cst.Name) else ""
         return kind is Kind.UNKNOWN and name.lower() in _STEPPERS and len(call.args) < 2
+
+    def stepped(self, call: cst.Call) -> cst.BaseExpression | None:
+        """Return the optimizer that a `step` call steps, also through a gradient scaler."""
+        if not isinstance(call.func, cst.Attribute):
+            return None
+        if self.kinds.kind(call.func.value) is Kind.SCALER:
+            return call.args[0].value if call.args else None
+        return call.func.value
 
     def is_update(self, call: cst.Call) -> bool:
         """Return whether a call steps an optimizer."""

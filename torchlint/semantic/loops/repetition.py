@@ -136,11 +136,7 @@ class Repetition(LoopAnalysis):
 
     def _draws_batches(self, function: cst.FunctionDef) -> bool:
         """Return whether one call of a function iterates over many batches."""
-        loops: list[LoopNode] = [
-            *self.functions.own(function.body, cst.For),
-            *self.functions.own(function.body, cst.While),
-        ]
         return any(
             loop.loader is not None or loop.role in (Role.EPOCH, Role.EVAL_BATCH)
-            for loop in map(self.loops.loop, loops)
+            for loop in self.loops.own(function)
         )

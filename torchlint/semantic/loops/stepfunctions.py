@@ -8,7 +8,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.loops.analysis import LoopAnalysis
-from torchlint.semantic.loops.loops import LoopNode, Loops, Role
+from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.words import words
@@ -88,11 +88,7 @@ class StepFunctions(LoopAnalysis):
 
     def _repeats(self, function: cst.FunctionDef) -> bool:
         """Return whether a loop of the function handles batches or epochs itself."""
-        loops: list[LoopNode] = [
-            *self.functions.own(function.body, cst.For),
-            *self.functions.own(function.body, cst.While),
-        ]
         return any(
             loop.loader is not None or loop.role is not Role.OTHER
-            for loop in map(self.loops.loop, loops)
+            for loop in self.loops.own(function)
         )

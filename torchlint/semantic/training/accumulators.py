@@ -170,8 +170,8 @@ class Accumulators(LoopAnalysis):
         """
         path, node = self._path(accumulation.target), accumulation.node
         own = self._adding.get(path, frozenset()) | {id(node)} | set(map(id, besides))
-        loop = self.loops.batch_loop(node)
-        return loop is not None and self._is_looked_at(path, own, loop.node, node)
+        loop = self.loops.innermost(node)
+        return loop is not None and self._is_looked_at(path, own, loop, node)
 
     @cached_method
     def _is_looked_at(
@@ -183,19 +183,9 @@ class Accumulators(LoopAnalysis):
         """
         return any(
             not self._only_computed(place, loop)
-            and not self._is_added_further(place, loop, node)
             and not self.additions.stands_apart(place, node)
             and not self.functions.switches.is_off(place, beside=node)
             for place in self._hot_reads(path, adding, loop)
-        )
-
-    def _is_added_further(self, place: cst.CSTNode, loop: LoopNode, node: cst.CSTNode) -> bool:
-        """Return whether a loop only adds the sum of an inner loop to one that can wait as well."""
-        outer = self.at(self.tree.smallest_statement(place))
-        return (
-            outer is not None
-            and outer.loop.node is loop is not self.loops.innermost(node)
-            and not self.used_each_pass(outer)
         )
 
     @cached_property

@@ -286,7 +286,7 @@ class Networks(ValueAnalysis):
         if any(None in each.roots for each in self._holders):
             return False
         made = {each.call for each in self._holders if each.updates}
-        stepped = [self.optimizers.stepped(call) for call in self.optimizers.steps]
+        stepped = [self.optimizers.loops.stepped(call) for call in self.optimizers.steps]
         origins = [self.origins.of(each) for each in stepped if each is not None]
         return all(each.complete and made.issuperset(each.values) for each in origins)
 

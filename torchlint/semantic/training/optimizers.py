@@ -156,14 +156,6 @@ class Optimizers(LoopAnalysis):
         """The calls that step an optimizer, directly or through a gradient scaler."""
         return tuple(filter(self.loops.is_update, self.tree.all(cst.Call)))
 
-    def stepped(self, call: cst.Call) -> cst.BaseExpression | None:
-        """Return the optimizer that a `step` call steps, also through a gradient scaler."""
-        if not isinstance(call.func, cst.Attribute):
-            return None
-        if self.kinds.kind(call.func.value) is Kind.SCALER:
-            return call.args[0].value if call.args else None
-        return call.func.value
-
     @cached_property
     def restores(self) -> tuple[cst.Call, ...]:
         """The calls that may load a saved state into an optimizer."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS
+from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, parts_of
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.values.known import ValueAnalysis
@@ -88,17 +88,10 @@ class Submodules(ValueAnalysis):
                 yield from self._entries(node)
         elif isinstance(node, cst.Subscript):
             yield node.value
-        elif isinstance(node, cst.IfExp):
-            yield node.body
-            yield node.orelse
-        elif isinstance(node, (cst.List, cst.Tuple, cst.Dict)):
-            yield from (each.value for each in node.elements)
-        elif isinstance(node, (cst.ListComp, cst.GeneratorExp)):
-            yield node.elt
-        elif isinstance(node, cst.DictComp):
-            yield node.value
         elif isinstance(node, cst.Call):
             yield from self._called(node)
+        else:
+            yield from parts_of(node)
 
     def _bound(
         self, node: cst.Name | cst.Attribute, bindings: tuple[Binding, ...]

@@ -59,7 +59,8 @@ class Updates(LoopAnalysis):
         for call in self.functions.own(region, cst.Call):
             act = self.act(call)
             if act is not None:
-                yield Update(act, call, call, self._optimizer(call, act))
+                acted_on = self.loops.stepped(call) if act in (Act.STEP, Act.CLEAR) else None
+                yield Update(act, call, call, acted_on)
                 continue
             callee = self.functions.callee(call)
             if callee is None:
@@ -84,13 +85,6 @@ class Updates(LoopAnalysis):
         if method == "zero_grad":
             return Act.CLEAR
         return Act.CLIP if method in _CLIP_METHODS and self.names.name(func) is None else None
-
-    def _optimizer(self, call: cst.Call, act: Act) -> cst.BaseExpression | None:
-        if act not in (Act.STEP, Act.CLEAR) or not isinstance(call.func, cst.Attribute):
-            return None
-        if self.kinds.kind(call.func.value) is Kind.SCALER:
-            return call.args[0].value if call.args else None
-        return call.func.value
 
     def _trains_out_of_sight(self, call: cst.Call) -> bool:
         """Return whether a function outside this file receives an optimizer to train with."""
