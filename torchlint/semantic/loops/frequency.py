@@ -381,17 +381,20 @@ class Frequencies(LoopAnalysis):
         name, wanted = asked
         bindings = self.scopes.reaching(name)
         return bool(bindings) and all(
-            each.assigned is not None
-            and (self.rare(each.assigned, wanted) or self._sets_rarely(each, name, wanted))
+            (value := each.assigned) is not None
+            and (self.rare(value, wanted) or self._sets_rarely(each.node, value, asked))
             for each in bindings
         )
 
-    def _sets_rarely(self, binding: Binding, use: cst.Name, wanted: bool) -> bool:
+    def _sets_rarely(
+        self, line: cst.CSTNode, value: cst.BaseExpression, asked: tuple[cst.Name, bool]
+    ) -> bool:
         """Return whether few passes set a flag, or every pass resets it, in the loop of a use."""
-        often, of_loop = self.frequency(binding.node), self.loops.batch_loop
-        if often is Frequency.EVERY_PASS and self.tree.code(binding.value) != str(not wanted):
+        often, (use, wanted) = self.frequency(line), asked
+        if often is Frequency.EVERY_PASS and self.tree.code(value) != str(not wanted):
             return False
-        return often is not Frequency.UNKNOWN and of_loop(binding.node) is of_loop(use)
+        same = self.loops.batch_loop(line) is self.loops.batch_loop(use)
+        return same and often is not Frequency.UNKNOWN
 
     def tests_for_non_finite(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
         """Return whether a test comes out as `wanted` only when values are infinite or NaN."""

@@ -125,8 +125,9 @@ class Loops(ValueAnalysis):
 
     def own(self, function: cst.FunctionDef) -> Iterator[Loop]:
         """Yield the loops of a function's own code."""
-        for kind in (cst.For, cst.While):
-            yield from map(self.loop, self.functions.own(function, kind))
+        own = self.functions.own
+        nodes: list[LoopNode] = [*own(function, cst.For), *own(function, cst.While)]
+        return map(self.loop, nodes)
 
     def in_file(self, *roles: Role) -> list[Loop]:
         """Return the loops of the file itself with one of these roles."""

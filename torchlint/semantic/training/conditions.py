@@ -8,7 +8,6 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.loops.analysis import LoopAnalysis
-from torchlint.semantic.loops.loops import LoopNode
 from torchlint.semantic.syntax.methods import last_word
 
 _GUARD: Final = "__name__"
@@ -45,11 +44,8 @@ class Conditions(LoopAnalysis):
 
     def _trains(self, function: cst.FunctionDef) -> bool:
         """Return whether a function trains: a condition for that is no switch of a part of it."""
-        loops: list[LoopNode] = [
-            *self.tree.within(function, cst.For),
-            *self.tree.within(function, cst.While),
-        ]
-        return any(self.loops.trains(each, direct=False) for each in loops)
+        loops = self.loops.own(function)
+        return any(self.loops.trains(each.node, direct=False) for each in loops)
 
     def _is_behind_condition(self, call: cst.Call, words: Collection[str]) -> bool:
         """Return whether a call depends on an error, or on a condition with one of some words."""
