@@ -78,9 +78,16 @@ def _metric(script: Script, node: cst.BaseExpression) -> str:
 
 def _each_batch(script: Script, node: cst.CSTNode) -> bool:
     """Return whether every batch of a loop, or of a framework's method, runs a node."""
-    loop = script.loops.batch_loop(node)
-    is_round = loop is not None and script.loops.is_round(loop)
-    return not is_round and script.loops.frequency(node) is Frequency.EVERY_PASS
+    if script.loops.frequency(node) is not Frequency.EVERY_PASS:
+        return False
+    loop, function = script.loops.batch_loop(node), script.scopes.function(node)
+    if loop is not None or function is None:
+        return loop is not None and not script.loops.is_round(loop)
+    rate = script.loops.rate(function)
+    if rate is not None:
+        return rate in (Rate.STEP, Rate.EVALUATION_STEP)
+    callers = script.functions.callers(function)
+    return bool(callers) and all(script.answer(_each_batch, call, False) for call in callers)
 
 
 def _is_reset(script: Script, call: cst.Call) -> bool:
