@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-PACKAGE: Final = "torchlint"
-"""The name on PyPI."""
 REPOSITORY: Final = "https://github.com/torchlint/torchlint"
 DOCUMENTATION: Final = "https://torchlint.github.io/torchlint"
 """The site, without a slash at its end."""

@@ -34,7 +34,7 @@ _COLLECTIVES: Final = tuple(
         "gather_object broadcast"
     ).split()
 )
-_WAITING: Final = {"wait_for_everyone": "accelerate", "barrier": "fabric"}
+_WAITING: Final = {"wait_for_everyone": ("accelerate",), "barrier": ("fabric",)}
 """The methods of frameworks that wait for all processes."""
 _GATHERING: Final = {
     "gather": ("accelerate",),
@@ -70,7 +70,7 @@ class CollectiveEveryStep(Rule):
         """Flag the first barrier of a loop or of a step, with the others there."""
         found: dict[cst.CSTNode, list[cst.Call]] = {}
         direct = (site.node for site in script.calls.of(*_BARRIERS))
-        for call in chain(direct, _waiting(script)):
+        for call in chain(direct, _of_framework(script, _WAITING, *_LOOPS)):
             repeated = _repeated(script, call)
             if repeated is not None:
                 found.setdefault(repeated, []).append(call)
@@ -83,7 +83,8 @@ class CollectiveEveryStep(Rule):
         """Flag the first number that a loop or a step shares, with the others there."""
         found: dict[cst.CSTNode, list[tuple[cst.Call, cst.Name]]] = {}
         direct = (site.node for site in script.calls.of(*_COLLECTIVES))
-        for call in chain(direct, _helpers(script), _gathering(script)):
+        gathering = _of_framework(script, _GATHERING, Role.TRAIN_BATCH)
+        for call in chain(direct, _helpers(script), gathering):
             repeated = _repeated(script, call) if call.args else None
             measured = _measured(script, call) if repeated is not None else None
             if (
@@ -191,20 +192,15 @@ def _step(script: Script, call: cst.Call) -> cst.FunctionDef | None:
     return function if any(map(script.loops.is_step, calls)) else None
 
 
-def _waiting(script: Script) -> Iterator[cst.Call]:
-    """Yield the calls of frameworks that wait for all processes."""
-    for site in script.calls.of_methods(*_WAITING):
-        if script.loops.owner(site.node) == _WAITING[site.method]:
-            yield site.node
-
-
-def _gathering(script: Script) -> Iterator[cst.Call]:
-    """Yield the calls of frameworks in training steps that return what all processes hold."""
-    for site in script.calls.of_methods(*_GATHERING):
+def _of_framework(
+    script: Script, methods: dict[str, tuple[str, ...]], *roles: Role
+) -> Iterator[cst.Call]:
+    """Yield the calls of frameworks' methods for all processes, outside loops of other roles."""
+    for site in script.calls.of_methods(*methods):
         loop = script.loops.batch_loop(site.node)
-        trains = loop is None or loop.role is Role.TRAIN_BATCH
-        if trains and script.loops.owner(site.node) in _GATHERING[site.method]:
-            yield site.node
+        if loop is None or loop.role in roles:
+            if script.loops.owner(site.node) in methods[site.method]:
+                yield site.node
 
 
 def _helpers(script: Script) -> Iterator[cst.Call]:

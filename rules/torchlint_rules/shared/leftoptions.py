@@ -36,10 +36,9 @@ def left_options(script: Script, code: str, *options: LeftOption) -> Iterator[Fi
             value, call, fix = option.instead, arguments.call, None
             cure = f"pass {value}" if value else "leave it out"
             if given is not None and not notes:
-                title = f"Leave `{option.name}` out"
+                title = f"Pass {option.name}={value}" if value else f"Leave `{option.name}` out"
                 edits = script.edits.without_argument(call, given)
                 if value:
-                    title = f"Pass {option.name}={value}"
                     edits = script.edits.set_argument(call, given, option.name, value)
                 fix = Fix.unsafe(title, edits, because=option.lost)
             shown = f"`{option.name}`" if given is None else f"`{script.tree.brief(given)}`"

@@ -379,22 +379,23 @@ class Frequencies(LoopAnalysis):
     def _is_named_rare(self, asked: tuple[cst.Name, bool]) -> bool:
         """Return whether a name holds the result of a rare test, or only rare code sets it."""
         name, wanted = asked
-        bindings = self.scopes.reaching(name)
+        bindings, loop = self.scopes.reaching(name), self.loops.batch_loop(name)
         return bool(bindings) and all(
             (value := each.assigned) is not None
-            and (self.rare(value, wanted) or self._sets_rarely(each.node, value, asked))
+            and (
+                self.rare(value, wanted)
+                or (
+                    self._sets_rarely(each.node, value, wanted)
+                    and loop is self.loops.batch_loop(each.node)
+                )
+            )
             for each in bindings
         )
 
-    def _sets_rarely(
-        self, line: cst.CSTNode, value: cst.BaseExpression, asked: tuple[cst.Name, bool]
-    ) -> bool:
-        """Return whether few passes set a flag, or every pass resets it, in the loop of a use."""
-        often, (use, wanted) = self.frequency(line), asked
-        if often is Frequency.EVERY_PASS and self.tree.code(value) != str(not wanted):
-            return False
-        same = self.loops.batch_loop(line) is self.loops.batch_loop(use)
-        return same and often is not Frequency.UNKNOWN
+    def _sets_rarely(self, line: cst.CSTNode, value: cst.BaseExpression, wanted: bool) -> bool:
+        """Return whether a line resets a flag, or stands where few passes set it."""
+        resets = self.tree.code(value) == str(not wanted)
+        return resets or self.frequency(line) is Frequency.RARE
 
     def tests_for_non_finite(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
         """Return whether a test comes out as `wanted` only when values are infinite or NaN."""

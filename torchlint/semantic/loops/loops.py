@@ -125,9 +125,8 @@ class Loops(ValueAnalysis):
 
     def own(self, function: cst.FunctionDef) -> Iterator[Loop]:
         """Yield the loops of a function's own code."""
-        own = self.functions.own
-        nodes: list[LoopNode] = [*own(function, cst.For), *own(function, cst.While)]
-        return map(self.loop, nodes)
+        nodes: list[LoopNode] = [*self.functions.own(function, cst.For)]
+        return map(self.loop, [*nodes, *self.functions.own(function, cst.While)])
 
     def in_file(self, *roles: Role) -> list[Loop]:
         """Return the loops of the file itself with one of these roles."""

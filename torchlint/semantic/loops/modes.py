@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.calls.instances import SAME
+from torchlint.semantic.calls.instances import SAME, WRAPPERS
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.libraries import INSTANTIATES
@@ -62,9 +62,6 @@ _LOADS: Final = re.compile(
     r"(?:load|restore)\w*_(?:model|net|network|policy)(?:_\w+)?", re.IGNORECASE
 )
 """Functions that give a trained network, often ready for use."""
-_WRAPPERS: Final = frozenset({
-    "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
-})  # fmt: skip
 _PLAIN: Final = ("builtins.object", "object")
 _WITHOUT_NETWORKS: Final = ("builtins", "torch", "numpy")
 _OF_CLASS: Final = "builtins.classmethod"
@@ -125,7 +122,7 @@ class Modes(LoopAnalysis):
 
     def _of_call(self, call: cst.Call) -> bool | None:
         name = self.names.name(call.func)
-        if name in _WRAPPERS and call.args:
+        if name in WRAPPERS and call.args:
             return self.depends_on_mode(call.args[0].value)
         if isinstance(call.func, cst.Attribute) and call.func.attr.value in SAME:
             return self.depends_on_mode(call.func.value)
@@ -340,7 +337,7 @@ class Modes(LoopAnalysis):
         return binding.how is How.ASSIGN and self._is_new(binding.value)
 
     def _is_new(self, value: cst.BaseExpression | None) -> bool:
-        if not isinstance(value, cst.Call) or self.names.name(value.func) in _WRAPPERS:
+        if not isinstance(value, cst.Call) or self.names.name(value.func) in WRAPPERS:
             return False
         return method_of(value) not in SAME
 

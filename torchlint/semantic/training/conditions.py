@@ -44,8 +44,7 @@ class Conditions(LoopAnalysis):
 
     def _trains(self, function: cst.FunctionDef) -> bool:
         """Return whether a function trains: a condition for that is no switch of a part of it."""
-        loops = self.loops.own(function)
-        return any(self.loops.trains(each.node, direct=False) for each in loops)
+        return any(self.loops.trains(each.node, direct=False) for each in self.loops.own(function))
 
     def _is_behind_condition(self, call: cst.Call, words: Collection[str]) -> bool:
         """Return whether a call depends on an error, or on a condition with one of some words."""

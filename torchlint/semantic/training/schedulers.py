@@ -158,7 +158,4 @@ class Schedulers(ValueAnalysis):
         ):
             if self.kinds.kind(given.value) in (Kind.OPTIMIZER, Kind.UNKNOWN):
                 return given.value
-        for arg in call.args:
-            if not arg.star and self.kinds.kind(arg.value) is Kind.OPTIMIZER:
-                return arg.value
-        return None
+        return self.kinds.among(call.args, Kind.OPTIMIZER)

@@ -93,10 +93,7 @@ class Updates(LoopAnalysis):
         return dotted(call.func) != "" and self._handed(call) is not None
 
     def _handed(self, call: cst.Call) -> cst.BaseExpression | None:
-        for arg in call.args:
-            if not arg.star and self.kinds.kind(arg.value) is Kind.OPTIMIZER:
-                return arg.value
-        return None
+        return self.kinds.among(call.args, Kind.OPTIMIZER)
 
     def same_optimizer(
         self, first: cst.BaseExpression | None, second: cst.BaseExpression | None

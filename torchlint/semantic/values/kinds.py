@@ -191,6 +191,11 @@ class Kinds(Analysis):
             return _UNKNOWN
         return self._or_network(conventional(attribute), node)
 
+    def among(self, args: Sequence[cst.Arg], kind: Kind) -> cst.BaseExpression | None:
+        """Return the first argument of a kind, None without one."""
+        given = (arg.value for arg in args if not arg.star)
+        return next((each for each in given if self.kind(each) is kind), None)
+
     def _kind_of_item(self, node: cst.Subscript) -> Kind:
         if self.losses.hooks.is_loss_of_batch(node) or self.losses.is_entry(node):
             return _LOSS

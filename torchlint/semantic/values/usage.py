@@ -7,6 +7,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.semantic.calls.instances import WRAPPERS
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.values.known import ValueAnalysis
@@ -17,9 +18,6 @@ _BRANCHES: Final = (
     cst.Continue, cst.ListComp, cst.GeneratorExp, cst.DictComp, cst.Yield, cst.Match,
 )  # fmt: skip
 _SAME: Final = frozenset("to cuda cpu float double train eval".split())
-_WRAPPERS: Final = frozenset({
-    "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
-})  # fmt: skip
 _CONTAINERS: Final = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList"})
 _CUTTING: Final = frozenset(
     "detach data no_grad requires_grad requires_grad_ stop_gradient argmax item".split()
@@ -58,8 +56,8 @@ class Usage(ValueAnalysis):
         """Return whether a call creates such a network: a layer, container or wrapper."""
         name = self.names.name(call.func) or ""
         func = call.func
-        if name in _CONTAINERS or name in _WRAPPERS:
-            wrapped = call.args[:1] if name in _WRAPPERS else call.args
+        if name in _CONTAINERS or name in WRAPPERS:
+            wrapped = call.args[:1] if name in WRAPPERS else call.args
             return all(self._is_whole_member(arg) for arg in wrapped)
         if isinstance(func, cst.Attribute) and func.attr.value in _SAME and not name:
             return self._is_whole(func.value)
