@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Final
 
@@ -193,7 +193,7 @@ def _step(script: Script, call: cst.Call) -> cst.FunctionDef | None:
 
 
 def _of_framework(
-    script: Script, methods: dict[str, tuple[str, ...]], *roles: Role
+    script: Script, methods: Mapping[str, tuple[str, ...]], *roles: Role
 ) -> Iterator[cst.Call]:
     """Yield the calls of frameworks' methods for all processes, outside loops of other roles."""
     for site in script.calls.of_methods(*methods):

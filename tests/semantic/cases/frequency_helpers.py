@@ -1,6 +1,6 @@
 # accelerator: no
 # framework: none
-"""Code of a helper is as hot as the places it is called from."""
+"""Code of a helper is as hot as the hottest place it is called from."""
 import functools
 
 import torch
@@ -27,7 +27,7 @@ def norms(net):
 
 
 def report(value):
-    print(value.item())  # frequency: unknown
+    print(value.item())  # frequency: every_pass
 
 
 def train(net, loader, loss_fn, optimizer, writer):

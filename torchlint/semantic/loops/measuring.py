@@ -56,7 +56,7 @@ class Measuring(Analysis):
         """Return whether a statement synchronizes next to a line that reads a clock."""
         if not self.functions.attributes("synchronize"):
             return False
-        line = None if type(node) is cst.Module else self.tree.statement(node)
+        line: cst.CSTNode | None = None if type(node) is cst.Module else self.tree.statement(node)
         block = self.tree.parent(line)
         if isinstance(line, cst.For | cst.If) and isinstance(line.body, cst.SimpleStatementSuite):
             line, block = line.body, line
