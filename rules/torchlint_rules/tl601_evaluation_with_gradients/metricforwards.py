@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Grad, GraphUse, Loop, Mode, Role, Script, method_of
+from torchlint.api import Grad, GraphUse, Mode, Role, Script, method_of
+
+_LOOK: Final = "a look at its output only"
 
 
 def asides(script: Script) -> Iterator[tuple[cst.Call, str]]:
@@ -22,9 +25,30 @@ def asides(script: Script) -> Iterator[tuple[cst.Call, str]]:
                 if loop is script.loops.batch_loop(call) and _compares(script, call):
                     yield call, "a metric only"
             elif next(script.loops.around(call), None) is loop and (
-                _looks_in_eval(script, loop, call, network) or _looks_now_and_then(script, call)
+                _looks_in_eval(script, loop.node, call, network)
+                or _looks_now_and_then(script, call)
             ):
-                yield call, "a look at its output only"
+                yield call, _LOOK
+    for step in script.loops.steps.all:
+        function = script.scopes.function(step.backward)
+        if function is None or next(script.loops.around(step.backward), None) is not None:
+            continue
+        for call in script.functions.own(function, cst.Call):
+            follows = script.tree.order(call) > script.tree.order(step.backward)
+            if follows and _looks_after_step(script, function, call):
+                yield call, _LOOK
+
+
+def _looks_after_step(script: Script, function: cst.FunctionDef, call: cst.Call) -> bool:
+    """Return whether a function that makes one step runs a network after it, in evaluation mode."""
+    network = script.loops.module_call(call) if script.tree.is_own(call) else None
+    return (
+        network is not None
+        and script.values.gradients.grad(call) is Grad.ON
+        and next(script.loops.around(call), None) is None
+        and not script.evaluations.needs_gradients(script.tree.statement(call))
+        and _looks_in_eval(script, function, call, network)
+    )
 
 
 def _looks_now_and_then(script: Script, call: cst.Call) -> bool:
@@ -44,14 +68,16 @@ def _looks_now_and_then(script: Script, call: cst.Call) -> bool:
     return False
 
 
-def _looks_in_eval(script: Script, loop: Loop, call: cst.Call, network: cst.BaseExpression) -> bool:
-    """Return whether a forward call comes after `eval()` in a loop that trains."""
+def _looks_in_eval(
+    script: Script, region: cst.CSTNode, call: cst.Call, network: cst.BaseExpression
+) -> bool:
+    """Return whether a forward call comes after `eval()` in code that trains."""
     last = script.modules.modes.last_switch(call, network)
     return (
         last is not None
         and last.mode is Mode.EVAL
         and last.network is not None
-        and script.tree.inside(last.call, loop.node)
+        and script.tree.inside(last.call, region)
         and script.evaluations.escapes.use(script.tree.statement(call), [call]) is GraphUse.DROPPED
     )
 
