@@ -52,10 +52,10 @@ def divided_twice(script: Script) -> Iterator[Divided]:
 
 def _accelerator(script: Script, node: cst.BaseExpression) -> CallSite | None:
     """Return the call that made the `Accelerator` of an expression."""
-    value = script.values.value_of(node).node
-    if not isinstance(value, cst.Call):
+    made = script.values.origins.of(node).values
+    if len(made) != 1 or not isinstance(made[0], cst.Call):
         return None
-    site = script.calls.at(value)
+    site = script.calls.at(made[0])
     return site if site.name in _ACCELERATORS else None
 
 
@@ -85,7 +85,16 @@ def _is_same(script: Script, one: cst.BaseExpression, other: cst.BaseExpression)
     left, right = script.values.value_of(one), script.values.value_of(other)
     if left.state is State.KNOWN and left.is_literal and right.is_literal:
         return bool(left.literal == right.literal) and not left.equals(1)
-    return isinstance(one, (cst.Name, cst.Attribute)) and script.code(one) == script.code(other)
+    return isinstance(one, (cst.Name, cst.Attribute)) and (
+        script.code(one) == script.code(other) or _handed(script, one) == {script.code(other)}
+    )
+
+
+def _handed(script: Script, node: cst.BaseExpression) -> set[str]:
+    """Return the code of what calls pass for a parameter."""
+    parameter = script.scopes.only(node).node
+    given = script.functions.given(parameter) if isinstance(parameter, cst.Param) else ()
+    return {*map(script.code, given)}
 
 
 # -- clipped in parts ----------------------------------------------------------

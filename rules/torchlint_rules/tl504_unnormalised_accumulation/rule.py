@@ -55,7 +55,12 @@ class UnnormalisedAccumulation(Rule):
         )
         fix = None
         if twice.only_here and isinstance(twice.division, cst.BinaryOperation):
-            edits = script.edits.replace(twice.division, script.code(twice.division.left))
+            whole, line = script.code(twice.division.left), script.tree.statement(twice.division)
+            rebinds = script.code(line) == f"{whole} = {script.code(twice.division)}"
+            drops = rebinds and isinstance(line, cst.SimpleStatementLine)
+            edits = (
+                script.edits.drop(line) if drops else script.edits.replace(twice.division, whole)
+            )
             because = f"gradients become larger by {shown}"
             fix = Fix.unsafe("Leave the division to the framework", edits, because=because)
         return Finding(self.code, script.span(twice.division), message, fix)
