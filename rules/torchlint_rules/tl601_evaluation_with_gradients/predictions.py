@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -82,12 +82,23 @@ def _is_played(script: Script, node: cst.CSTNode) -> bool:
     return any(stepped(loop.node.body) for loop in script.loops.around(node))
 
 
-def _is_run(script: Script, function: cst.FunctionDef) -> bool:
-    """Return whether code in view runs a function, and none by its name without gradients."""
+def _is_run(script: Script, function: cst.FunctionDef, above: Sequence[cst.CSTNode] = ()) -> bool:
+    """Return whether code in view runs a function, and none by its name without gradients.
+
+    What other methods of a class run is run if code in view runs these.
+    """
     named = list(script.whole.functions.named_like(function))
     if any(script.whole.values.gradients.grad(call) is not Grad.ON for call in named):
         return False
-    return bool(named or script.functions.callers(function))
+    owner = script.scopes.class_of(function)
+    outer = [script.scopes.function(call) for call in (*named, *script.functions.callers(function))]
+    return any(
+        each is None
+        or owner is None
+        or script.scopes.class_of(each) is not owner
+        or (each not in above and _is_run(script, each, (*above, function)))
+        for each in outer
+    )
 
 
 def _is_apart(script: Script, function: cst.FunctionDef, calls: list[cst.Call]) -> bool:
