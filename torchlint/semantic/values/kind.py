@@ -43,6 +43,7 @@ class Kind(Enum):
     DEVICE = auto()
     NOTHING = auto()
     UNKNOWN = auto()
+    DISTRIBUTION = auto()
 
 
 TENSORS: Final = (Kind.TENSOR, Kind.LOSS)
@@ -94,6 +95,12 @@ _CALLED: Final = {
     "time.time": Kind.NUMBER,
     "time.perf_counter": Kind.NUMBER,
 }
+_DISTRIBUTION: Final = re.compile(r"torch\.distributions\.(?:\w+\.)*[A-Z]\w*")
+_DRAWN: Final = frozenset(
+    "sample rsample log_prob entropy cdf icdf perplexity enumerate_support mean mode stddev "
+    "variance probs logits loc scale".split()
+)
+"""The methods and attributes of a distribution that are tensors."""
 _NOT_TENSORS: Final = frozenset(
     "manual_seed seed initial_seed get_rng_state set_rng_state save load is_tensor is_storage "
     "numel set_default_dtype set_default_tensor_type set_num_threads get_num_threads no_grad "
@@ -253,6 +260,8 @@ def derived(bases: list[str]) -> Kind:
             return Kind.DATASET
         if base == "torch.utils.data.DataLoader":
             return Kind.LOADER
+        if _DISTRIBUTION.fullmatch(base):
+            return Kind.DISTRIBUTION
     return Kind.UNKNOWN
 
 
@@ -296,7 +305,11 @@ def _called_torch(name: str) -> Kind:
         return Kind.SAMPLER
     if _DATASET_BASES.fullmatch(name):
         return Kind.DATASET
+    if _DISTRIBUTION.fullmatch(name):
+        return Kind.DISTRIBUTION
     head, _, last = name.rpartition(".")
+    if last == "kl_divergence":
+        return Kind.TENSOR
     if head in ("torch", "torch.linalg", "torch.fft", "torch.special"):
         if last in _SEQUENCES:
             return Kind.SEQUENCE
@@ -342,6 +355,8 @@ def method_result(kind: Kind, method: str) -> Kind:
         if method in ("item", "tolist", "tobytes", "any", "all") or method in _NUMPY_SCALARS:
             return Kind.NUMBER if method == "item" else Kind.UNKNOWN
         return Kind.NDARRAY
+    if kind is Kind.DISTRIBUTION:
+        return Kind.TENSOR if method in _DRAWN else Kind.UNKNOWN
     if kind is Kind.SCALER and method == "scale":
         return Kind.LOSS
     if kind is Kind.STRING:
@@ -389,13 +404,12 @@ def combined(left: Kind, right: Kind) -> Kind:
     return Kind.UNKNOWN
 
 
-def gives_pair(method: str, call: cst.Call, bound: bool = False) -> bool:
-    """Return whether `max` and the like have a dimension, so return values and indices."""
-    if method in ("sort", "topk", "kthvalue"):
-        return True
+def dimension(call: cst.Call, bound: bool) -> cst.BaseExpression | None:
+    """Return what may be the dimension of `max` and the like, which then return indices as well."""
     own = call.args if bound else call.args[1:]
     first = [arg for arg in own if arg.keyword is None or arg.keyword.value in ("dim", "axis")]
-    return bool(first) and not isinstance(first[0].value, (cst.Call, cst.Attribute))
+    computed = (cst.Call, cst.Attribute)
+    return first[0].value if first and not isinstance(first[0].value, computed) else None
 
 
 def literal_index(node: cst.Subscript) -> int | None:

@@ -35,8 +35,8 @@ from torchlint.semantic.values.kind import (
     combined,
     conventional,
     derived,
+    dimension,
     draws_number,
-    gives_pair,
     joined,
     literal_index,
     method_result,
@@ -170,6 +170,8 @@ class Kinds(Analysis):
             if attribute in ("data", "T", "mT", "real", "imag"):
                 return base
             return _TENSOR if attribute == "grad" else _UNKNOWN
+        if base is Kind.DISTRIBUTION:
+            return method_result(base, attribute)
         if attribute == "grad" and base is _UNKNOWN and self.drawing.is_drawn(node.value):
             return _TENSOR
         if base is _LOADER:
@@ -310,7 +312,7 @@ class Kinds(Analysis):
         ):
             return _NDARRAY
         if name in ("torch.max", "torch.min", "torch.sort", "torch.topk", "torch.kthvalue"):
-            return _SEQUENCE if gives_pair(name.rpartition(".")[2], node) else _TENSOR
+            return self._kind_of_extremes(name.rpartition(".")[2], node)
         return called(name)
 
     def _kind_of_method(self, func: cst.Attribute, name: str | None) -> Kind:
@@ -337,9 +339,15 @@ class Kinds(Analysis):
         if method == "size" and base in TENSORS and isinstance(call, cst.Call):
             return _NUMBER if call.args else _UNKNOWN
         if method in ("max", "min", "sort", "topk", "kthvalue") and base in TENSORS:
-            pair = isinstance(call, cst.Call) and gives_pair(method, call, bound=True)
-            return _SEQUENCE if pair else _TENSOR
+            return self._kind_of_extremes(method, call, bound=True)
         return method_result(base, method)
+
+    def _kind_of_extremes(self, method: str, call: cst.CSTNode | None, bound: bool = False) -> Kind:
+        """Return the kind of what `max` and the like give: with a dimension, indices as well."""
+        if method in ("sort", "topk", "kthvalue"):
+            return _SEQUENCE
+        over = dimension(call, bound) if isinstance(call, cst.Call) else None
+        return _TENSOR if over is None or self.kind(over) in TENSORS else _SEQUENCE
 
     def _kind_of_prepared(self, func: cst.Attribute) -> Kind:
         """Return the kind of what a framework prepares alone: `fabric.setup(network)`."""
