@@ -31,7 +31,7 @@ def test_rules_as_json(quick: Shell) -> None:
         "impact": "medium",
         "safety": "unsafe",
         "default": True,
-        "since": "1.0",
+        "since": "0.4",
         "page": "",
     }
     assert rules["XY301"]["page"].startswith("## What it does\n")

@@ -394,7 +394,7 @@ class Frequencies(LoopAnalysis):
 
     def _sets_rarely(self, line: cst.CSTNode, value: cst.BaseExpression, wanted: bool) -> bool:
         """Return whether a line resets a flag, or stands where few passes set it."""
-        resets = self.tree.code(value) == str(not wanted)
+        resets = self._spelling(value) == str(not wanted)
         return resets or self.frequency(line) is Frequency.RARE
 
     def tests_for_non_finite(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
