@@ -171,6 +171,8 @@ class Placement(ValueAnalysis):
             module, _, last = name.rpartition(".")
             if last in _MADE_ON_HOST:
                 return module != "torch.cuda"
+            if self.kinds.kind(node) is Kind.DISTRIBUTION:
+                return all(self.kinds.kind(each) is Kind.NUMBER for each in given)
             return any(map(self.on_host, given)) and self._all_on_host(given)
         if self.kinds.kind(node.func) is Kind.CRITERION:
             return self._all_on_host([arg.value for arg in node.args])
@@ -188,10 +190,9 @@ class Placement(ValueAnalysis):
             return self.hosting.goes_to_host(node) or self._goes_along(node)
         if method == "type_as":
             return False
-        if self.kinds.kind(node.func.value) not in TENSORS:
-            return self.kinds.kind(node) in TENSORS and self.on_host(node.func.value)
         tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
-        return self._all_on_host([node.func.value, *tensors])
+        kinds = {self.kinds.kind(node.func.value), self.kinds.kind(node)}
+        return not kinds.isdisjoint(TENSORS) and self._all_on_host([node.func.value, *tensors])
 
     def _goes_along(self, move: cst.Call) -> bool:
         """Return whether a call moves a tensor to where another one is, on the host."""
