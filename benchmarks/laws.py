@@ -4,7 +4,7 @@
     python benchmarks/laws.py append --donors hand      # with the hand-made donors alone
     python benchmarks/laws.py append some/repository --program  # each file with its program
     python benchmarks/laws.py cut some/scripts          # other files
-    python benchmarks/laws.py rename order wrap step options
+    python benchmarks/laws.py rename order wrap step options class
 
 append: a definition that nothing calls and that uses nothing of the file changes no other finding
         and no fix. Donors are the definitions of other scripts, and those of `neighbours.py`.
@@ -21,6 +21,7 @@ wrap:   the main body in `def main()`, called under a guard, changes no finding 
         advise the guard.
 step:   the body of a loop that goes backward in a function that the loop calls changes no finding.
 options: keywords of what is made, passed on in a dictionary, change no finding.
+class:  training in a class, with what it needs in attributes, changes no finding.
 
 Findings of one rule that one finding tells together may be told apart, and the other way round.
 
@@ -40,6 +41,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from attributes import kept_on_self
 from cutting import Module, cut, write
 from neighbours import HAND, RUN, beside, donor_of
 from reshaping import Reshaped, renamed, reordered, wrapped
@@ -261,6 +263,7 @@ _LAWS: Final[dict[str, Callable[[Path], Iterator[Outcome]]]] = {
     "wrap": partial(_reshaped, "wrap", wrapped),
     "step": partial(_reshaped, "step", stepped),
     "options": partial(_reshaped, "options", passed_on),
+    "class": partial(_reshaped, "class", kept_on_self),
 }
 
 

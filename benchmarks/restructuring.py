@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from reshaping import Reshaped
 
-__all__ = ["passed_on", "stepped"]
+__all__ = ["goes_backward", "has_long_text", "joined", "parsed", "passed_on", "stepped"]
 
 _LEAVES: Final = (
     ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global,
@@ -29,9 +29,9 @@ class _Step(NamedTuple):
 
 def stepped(text: str) -> Reshaped | None:
     """Move the body of each loop that goes backward into a function that the loop calls."""
-    tree, lines = _parsed(text)
+    tree, lines = parsed(text)
     steps = list(_steps(tree)) if tree is not None else []
-    if not steps or any(_has_long_text(step.loop) for step in steps):
+    if not steps or any(has_long_text(step.loop) for step in steps):
         return None
     before: dict[int, list[tuple[str, int]]] = {}
     instead: dict[int, list[tuple[str, int]]] = {}
@@ -47,12 +47,12 @@ def stepped(text: str) -> Reshaped | None:
         instead |= {row: [] for row in rows}
         held = f"{', '.join(given)} = " if given else ""
         instead[first] = [(f"{' ' * indent}{held}{call}\n", 0)]
-    return _joined(lines, before, instead)
+    return joined(lines, before, instead)
 
 
 def passed_on(text: str) -> Reshaped | None:
     """Give the keywords of calls that make something through a dictionary."""
-    tree, lines = _parsed(text)
+    tree, lines = parsed(text)
     instead: dict[int, list[tuple[str, int]]] = {}
     assigns = [
         line for line in ast.walk(tree or ast.Module([], [])) if isinstance(line, ast.Assign)
@@ -71,7 +71,7 @@ def passed_on(text: str) -> Reshaped | None:
         made = f"{' ' * line.col_offset}{name} = dict({text_of[start : end - 1]})\n"
         used = f"{text_of[:start]}**{name}){text_of[end:]}"
         instead[row] = [(made, row), (used, row)]
-    return _joined(lines, {}, instead) if instead else None
+    return joined(lines, {}, instead) if instead else None
 
 
 def _steps(tree: ast.Module) -> Iterator[_Step]:
@@ -114,15 +114,16 @@ def _can_move(loop: ast.For) -> bool:
     body = [node for line in loop.body for node in ast.walk(line)]
     loops = [node for node in body if isinstance(node, (ast.For, ast.While))]
     return (
-        _goes_backward(body)
-        and not any(_goes_backward(list(ast.walk(inner))) for inner in loops)
+        goes_backward(body)
+        and not any(goes_backward(list(ast.walk(inner))) for inner in loops)
         and not any(isinstance(node, _LEAVES) for node in body)
         and not loop.orelse
         and loop.body[0].lineno > loop.lineno
     )
 
 
-def _goes_backward(nodes: list[ast.AST]) -> bool:
+def goes_backward(nodes: list[ast.AST]) -> bool:
+    """Return whether one of some nodes goes backward."""
     return any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in nodes)
 
 
@@ -143,7 +144,7 @@ def _makes(call: ast.Call) -> bool:
     return str(name)[:1].isupper()
 
 
-def _has_long_text(node: ast.AST) -> bool:
+def has_long_text(node: ast.AST) -> bool:
     """Return whether a string goes over several rows, so that its rows cannot be indented."""
     return any(
         isinstance(inner, (ast.Constant, ast.JoinedStr)) and inner.lineno != inner.end_lineno
@@ -151,7 +152,7 @@ def _has_long_text(node: ast.AST) -> bool:
     )
 
 
-def _joined(
+def joined(
     lines: list[str],
     before: dict[int, list[tuple[str, int]]],
     instead: dict[int, list[tuple[str, int]]],
@@ -163,7 +164,7 @@ def _joined(
         for piece in (*before.get(row, ()), *instead.get(row, [(line, row)]))
     ]
     text = "".join(line if line.endswith("\n") else f"{line}\n" for line, _ in made)
-    if _parsed(text)[0] is None:
+    if parsed(text)[0] is None:
         return None
     return Reshaped(text, tuple(row for _, row in made), has_columns=False)
 
@@ -178,7 +179,7 @@ def _end(node: ast.stmt) -> int:
     return node.end_lineno or node.lineno
 
 
-def _parsed(text: str) -> tuple[ast.Module | None, list[str]]:
+def parsed(text: str) -> tuple[ast.Module | None, list[str]]:
     """Return the tree and the rows of a text whose columns are characters."""
     if not text.isascii():
         return None, []

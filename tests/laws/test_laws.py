@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+from attributes import kept_on_self  # noqa: E402
 from cutting import cut, write  # noqa: E402
 from laws import append, compared, found, outcomes  # noqa: E402
 from neighbours import HAND, beside, donor_of  # noqa: E402
@@ -37,7 +38,7 @@ def test_the_order_of_functions_changes_no_finding(host: Path) -> None:
     assert breaches == []
 
 
-@pytest.mark.parametrize("law", ["step", "options"])
+@pytest.mark.parametrize("law", ["step", "options", "class"])
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.parent.name)
 def test_another_structure_changes_no_finding(host: Path, law: str) -> None:
     breaches = [each for outcome in outcomes(law, host, "hand") for each in outcome.breaches]
@@ -70,6 +71,29 @@ def test_another_structure_runs_like_it() -> None:
             [sys.executable, "-c", made.text], capture_output=True, text=True, check=True
         )
         assert ran.stdout == "14\n"
+
+
+def test_a_training_in_a_class_runs_like_it() -> None:
+    text = (
+        "class Loss:\n"
+        "    def __init__(self, value):\n"
+        "        self.value = value\n"
+        "    def backward(self):\n"
+        "        return self.value\n"
+        "def main():\n"
+        "    found, factor = 0, 2\n"
+        "    for number in range(4):\n"
+        "        found += factor * Loss(value=number).backward()\n"
+        "    return found\n"
+        "print(main())\n"
+    )
+    made = kept_on_self(text)
+    assert made is not None
+    assert "self.found += self.factor * Loss(value=number)" in made.text
+    ran = subprocess.run(
+        [sys.executable, "-c", made.text], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "12\n"
 
 
 def test_what_differs_is_a_breach() -> None:
