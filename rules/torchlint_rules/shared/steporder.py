@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Loop, Role, SchedulerStep, Script, Update
+from torchlint.api import Act, Edits, Frequency, Loop, Role, SchedulerStep, Script, Update
 
 _RATES: Final = frozenset("lr get_lr get_last_lr param_groups".split())
 _STABLE: Final = frozenset({"builtins.isinstance", "builtins.hasattr"})
@@ -71,7 +71,8 @@ def _regions(script: Script, call: cst.Call) -> Iterator[tuple[cst.BaseSuite, st
         yield loop.node.body, "step" if _counts_steps(script, loop) else "epoch"
     function = script.scopes.function(call)
     if function is not None and script.loops.is_repeated(function):
-        yield function.body, "epoch"
+        each_step = script.loops.frequency(call) is Frequency.EVERY_PASS
+        yield function.body, "step" if each_step else "epoch"
 
 
 def _counts_steps(script: Script, loop: Loop) -> bool:
