@@ -13,7 +13,7 @@ from torchlint.semantic.loops.keeping import Keeping
 from torchlint.semantic.scope.libraries import TO_HOST
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.scope.words import words
+from torchlint.semantic.scope.words import names_settings
 from torchlint.semantic.syntax.methods import container_of, method_of, named_arguments
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
@@ -48,10 +48,6 @@ _CHEAP_METHODS: Final = frozenset(
 )
 _BLOCKS: Final = (cst.For, cst.While, cst.With)
 _DEVICE_WORD: Final = re.compile(r"['\"](?:cuda|xpu|mps|npu|hpu)(?::\d+)?['\"]")
-_SETTINGS: Final = frozenset(
-    "self cls args opt opts cfg config conf hparams params options flags settings "
-    "accelerator fabric trainer".split()
-)
 
 
 class ItemWork(ValueAnalysis):
@@ -264,7 +260,7 @@ class ItemWork(ValueAnalysis):
             return False
         found = self.scopes.reaching(node)
         local = all(self.scopes.function(each.node) is not None for each in found)
-        return bool(found) and local and _SETTINGS.isdisjoint(words(node.value))
+        return bool(found) and local and not names_settings(node.value)
 
     # -- indexing -------------------------------------------------------------
 

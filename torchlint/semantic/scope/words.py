@@ -15,6 +15,10 @@ _EVALUATION: Final = frozenset(
 _RUN_TOGETHER: Final = re.compile(
     r"(?:test|val|valid|validation|eval|dev)(?:data)?(?:loaders?|dl|set|iter|data|ds|step|epoch)"
 )
+_SETTINGS: Final = frozenset(
+    "self cls args opt opts cfg config conf hparams params options flags settings "
+    "accelerator fabric trainer".split()
+)
 _REMEMBERED: Final = 20_000
 _TRAINING: Final = re.compile(r"(?:pre|re)?train(?:s|ing|er|loader|iter|dl|set|step)?|fit|finetune")
 
@@ -36,3 +40,8 @@ def says_evaluation(identifier: str) -> bool:
 def says_training(identifier: str) -> bool:
     """Return whether a name contains a word for training."""
     return any(_TRAINING.fullmatch(word) for word in words(identifier))
+
+
+def names_settings(identifier: str) -> bool:
+    """Return whether a name is one for an object that holds what a run is configured with."""
+    return not _SETTINGS.isdisjoint(words(identifier))
