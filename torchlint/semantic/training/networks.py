@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -148,7 +148,8 @@ class Networks(ValueAnalysis):
             if isinstance(func, cst.Attribute) and func.attr.value in PREPARING:
                 plain = [arg.value for arg in value.args if arg.keyword is None and not arg.star]
                 return self.roots(plain[index]) if index < len(plain) else _UNKNOWN
-            return frozenset({(value, index)})
+            returned = [self._of_element(each, index) for each in self._returned(value)]
+            return frozenset[Root]().union(*returned) or frozenset({(value, index)})
         return self.members(value, (index,))
 
     def _of_call(self, call: cst.Call) -> Roots:
@@ -163,11 +164,26 @@ class Networks(ValueAnalysis):
         function = self.functions.definition(func)
         if not isinstance(function, cst.FunctionDef):
             return frozenset({call})
+        made = self._returned(call)
+        if made:
+            return frozenset(root for each in made for root in self.roots(each))
         found: set[Root] = set()
         for value in self.functions.returns(function):
             given = self._passed_on(value, call, function)
             found |= self.roots(given) if given is not None else {call}
         return frozenset(found or {call})
+
+    def _returned(self, call: cst.Call) -> Sequence[cst.BaseExpression]:
+        """Return what the function of a call returns, if no other call in view runs it.
+
+        What several calls run makes another network for each of them.
+        """
+        function = self.functions.definition(call.func)
+        if not isinstance(function, cst.FunctionDef) or self.functions.is_generator(function):
+            return ()
+        if self.functions.callers(function) != (call,):
+            return ()
+        return self.functions.returns(function)
 
     def _passed_on(
         self, value: cst.BaseExpression, call: cst.Call, function: cst.FunctionDef
