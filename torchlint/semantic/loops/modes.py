@@ -20,7 +20,7 @@ from torchlint.semantic.scope.libraries import INSTANTIATES
 from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.memo import Memo, memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import last_word, method_of
+from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of
 from torchlint.semantic.values.kind import Kind, conventional, derived, is_module_class
 from torchlint.semantic.values.values import State
 
@@ -130,7 +130,10 @@ class Modes(LoopAnalysis):
         if isinstance(made, (cst.FunctionDef, cst.ClassDef)):
             makes_own = _OF_CLASS in self.names.marks(made)
             owner = self.scopes.class_of(made) if makes_own else None
-            return self._of_definition(owner or made)
+            found = self._of_definition(owner or made)
+            if isinstance(made, cst.FunctionDef) and found is False:
+                return None if any(map(self._is_hidden, self.functions.returns(made))) else False
+            return found
         if name is None or not name.startswith("torch.nn."):
             return None
         if any(arg.star for arg in call.args):
@@ -162,6 +165,16 @@ class Modes(LoopAnalysis):
             elif self._makes_hidden(mention, name):
                 hidden = True
         return None if hidden else False
+
+    def _is_hidden(self, network: cst.BaseExpression) -> bool:
+        """Return whether a function that is not in view may have built a network."""
+        made = [each for each in self.origins.of(network).values if isinstance(each, cst.Call)]
+        return any(
+            self.functions.definition(call.func) is None
+            and receiver_of(call, *SAME) is None
+            and not (self.names.name(call.func) or "").startswith("torch.")
+            for call in made
+        )
 
     def _mentions(self, region: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
         yield from self.tree.within(region, cst.Attribute)
