@@ -20,7 +20,7 @@ from torchlint.api import (
     receiver_of,
     word_of,
 )
-from torchlint_rules.shared.cuda import makers
+from torchlint_rules.shared.cuda import makers, run_by
 
 _OTHER: Final = frozenset("half bfloat16 quantize export swa_model ema".split())
 _ARRAYS: Final = frozenset("numpy np".split())
@@ -161,8 +161,7 @@ def _training_autocast(
     wide: list[cst.Call] = []
     for step in script.loops.steps.all:
         for forward in step.forwards:
-            trained = script.loops.module_call(forward)
-            if trained is None or not script.modules.same(trained, network):
+            if not any(script.modules.same(each, network) for each in run_by(script, forward)):
                 continue
             calls = script.values.autocasting.around(forward).calls
             if not calls:

@@ -128,19 +128,24 @@ def surroundings(script: Script, network: cst.BaseExpression | None = None) -> l
 
 def runs(script: Script, step: Step, network: cst.BaseExpression) -> bool:
     """Return whether a step runs a network."""
-    run = (script.loops.module_call(call) for call in step.forwards)
-    return any(each is not None and script.modules.same(each, network) for each in run)
+    run = (each for call in step.forwards for each in run_by(script, call))
+    return any(script.modules.same(each, network) for each in run)
+
+
+def run_by(script: Script, forward: cst.Call) -> list[cst.BaseExpression]:
+    """Return the network that a forward pass of a step runs, or those that its function runs."""
+    lineage = script.modules.lineage
+    found = lineage.network(forward)
+    return [found] if found is not None else [each for _, each in lineage.of(forward).calls]
 
 
 def trained_in(script: Script, step: Step) -> list[cst.BaseExpression]:
     """Return the networks that a step trains, none if one of them is unknown."""
-    lineage = script.modules.lineage
     networks: list[cst.BaseExpression] = []
     grad = script.values.gradients.grad
     trained = [each for each in step.forwards if grad(each) is not Grad.OFF]
     for call in trained or step.forwards:
-        found = lineage.network(call)
-        run = [found] if found is not None else [each for _, each in lineage.of(call).calls]
+        run = run_by(script, call)
         if not run:
             return []
         networks += run
