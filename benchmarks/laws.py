@@ -4,7 +4,7 @@
     python benchmarks/laws.py append --donors hand      # with the hand-made donors alone
     python benchmarks/laws.py append some/repository --program  # each file with its program
     python benchmarks/laws.py cut some/scripts          # other files
-    python benchmarks/laws.py rename order wrap step options class
+    python benchmarks/laws.py rename order wrap step options class trainer factory loss config
 
 append: a definition that nothing calls and that uses nothing of the file changes no other finding
         and no fix. Donors are the definitions of other scripts, and those of `neighbours.py`.
@@ -22,6 +22,10 @@ wrap:   the main body in `def main()`, called under a guard, changes no finding 
 step:   the body of a loop that goes backward in a function that the loop calls changes no finding.
 options: keywords of what is made, passed on in a dictionary, change no finding.
 class:  training in a class, with what it needs in attributes, changes no finding.
+trainer: a class that is handed what `main` makes, with a method of a step, changes no finding.
+factory: what `main` makes, built by a function that returns it, changes no finding.
+loss:   losses computed by functions change no finding.
+config: literal keywords in the fields of a dataclass change no finding.
 
 Findings of one rule that one finding tells together may be told apart, and the other way round.
 
@@ -41,8 +45,9 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from attributes import kept_on_self
+from attributes import handed_over, kept_on_self
 from cutting import Module, cut, write
+from factoring import built_by_function, computed_by_function, configured
 from neighbours import HAND, RUN, beside, donor_of
 from reshaping import Reshaped, renamed, reordered, wrapped
 from restructuring import passed_on, stepped
@@ -264,6 +269,10 @@ _LAWS: Final[dict[str, Callable[[Path], Iterator[Outcome]]]] = {
     "step": partial(_reshaped, "step", stepped),
     "options": partial(_reshaped, "options", passed_on),
     "class": partial(_reshaped, "class", kept_on_self),
+    "trainer": partial(_reshaped, "trainer", handed_over),
+    "factory": partial(_reshaped, "factory", built_by_function),
+    "loss": partial(_reshaped, "loss", computed_by_function),
+    "config": partial(_reshaped, "config", configured),
 }
 
 

@@ -8,7 +8,18 @@ from typing import Final, NamedTuple
 
 from reshaping import Reshaped
 
-__all__ = ["goes_backward", "has_long_text", "joined", "parsed", "passed_on", "stepped"]
+__all__ = [
+    "Rows",
+    "can_move",
+    "has_long_text",
+    "joined",
+    "locals_of",
+    "parsed",
+    "passed_on",
+    "step_of",
+    "stepped",
+    "trains",
+]
 
 _LEAVES: Final = (
     ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Global,
@@ -16,6 +27,8 @@ _LEAVES: Final = (
 )  # fmt: skip
 """What the body of a loop cannot take along into a function."""
 _INDENT: Final = " " * 4
+Rows = dict[int, list[tuple[str, int]]]
+"""What comes before or instead of a row: text, and the row that it was, 0 for none."""
 
 
 class _Step(NamedTuple):
@@ -33,8 +46,8 @@ def stepped(text: str) -> Reshaped | None:
     steps = list(_steps(tree)) if tree is not None else []
     if not steps or any(has_long_text(step.loop) for step in steps):
         return None
-    before: dict[int, list[tuple[str, int]]] = {}
-    instead: dict[int, list[tuple[str, int]]] = {}
+    before: Rows = {}
+    instead: Rows = {}
     for number, (top, loop, taken, given) in enumerate(steps, 1):
         first, indent = loop.body[0].lineno, loop.body[0].col_offset
         rows = range(first, _end(loop) + 1)
@@ -53,7 +66,7 @@ def stepped(text: str) -> Reshaped | None:
 def passed_on(text: str) -> Reshaped | None:
     """Give the keywords of calls that make something through a dictionary."""
     tree, lines = parsed(text)
-    instead: dict[int, list[tuple[str, int]]] = {}
+    instead: Rows = {}
     assigns = [
         line for line in ast.walk(tree or ast.Module([], [])) if isinstance(line, ast.Assign)
     ]
@@ -81,13 +94,14 @@ def _steps(tree: ast.Module) -> Iterator[_Step]:
             continue
         function = top if isinstance(top, ast.FunctionDef) else None
         for loop in ast.walk(top):
-            if isinstance(loop, ast.For) and _can_move(loop):
-                yield _step(tree, top, function, loop)
+            if isinstance(loop, ast.For) and can_move(loop):
+                yield step_of(tree, top, function, loop)
 
 
-def _step(
+def step_of(
     tree: ast.Module, top: ast.stmt, function: ast.FunctionDef | None, loop: ast.For
 ) -> _Step:
+    """Return what a function with the body of a loop takes and gives back."""
     inside = range(loop.body[0].lineno, _end(loop) + 1)
     names = [node for line in loop.body for node in ast.walk(line) if isinstance(node, ast.Name)]
     stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
@@ -100,7 +114,7 @@ def _step(
         if isinstance(node, ast.Name) and node.lineno not in inside
     }
     given = [name for name in dict.fromkeys(read) if name in stored & outside and name not in drawn]
-    local = _locals(function) if function is not None else {*drawn, *given}
+    local = locals_of(function) if function is not None else {*drawn, *given}
     taken = [
         name
         for name in dict.fromkeys([*drawn, *read])
@@ -109,25 +123,33 @@ def _step(
     return _Step(top, loop, taken, given)
 
 
-def _can_move(loop: ast.For) -> bool:
+def can_move(loop: ast.For) -> bool:
     """Return whether a loop goes backward itself, and its body can stand in a function."""
     body = [node for line in loop.body for node in ast.walk(line)]
     loops = [node for node in body if isinstance(node, (ast.For, ast.While))]
     return (
-        goes_backward(body)
-        and not any(goes_backward(list(ast.walk(inner))) for inner in loops)
+        _goes_backward(body)
+        and not any(_goes_backward(list(ast.walk(inner))) for inner in loops)
         and not any(isinstance(node, _LEAVES) for node in body)
         and not loop.orelse
         and loop.body[0].lineno > loop.lineno
     )
 
 
-def goes_backward(nodes: list[ast.AST]) -> bool:
-    """Return whether one of some nodes goes backward."""
+def trains(tree: ast.Module) -> set[str]:
+    """Return the names of the functions of a module that go backward."""
+    return {
+        line.name
+        for line in tree.body
+        if isinstance(line, ast.FunctionDef) and _goes_backward(list(ast.walk(line)))
+    }
+
+
+def _goes_backward(nodes: list[ast.AST]) -> bool:
     return any(isinstance(node, ast.Attribute) and node.attr == "backward" for node in nodes)
 
 
-def _locals(function: ast.FunctionDef) -> set[str]:
+def locals_of(function: ast.FunctionDef) -> set[str]:
     """Return the parameters of a function, and what it assigns."""
     given = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
     return given | {
@@ -154,8 +176,8 @@ def has_long_text(node: ast.AST) -> bool:
 
 def joined(
     lines: list[str],
-    before: dict[int, list[tuple[str, int]]],
-    instead: dict[int, list[tuple[str, int]]],
+    before: Rows,
+    instead: Rows,
 ) -> Reshaped | None:
     """Return the rows with what comes before some and instead of some, if they still parse."""
     made = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from attributes import kept_on_self  # noqa: E402
+from attributes import handed_over, kept_on_self  # noqa: E402
 from cutting import cut, write  # noqa: E402
+from examples import outcomes as of_examples  # noqa: E402
+from factoring import built_by_function, computed_by_function, configured  # noqa: E402
 from laws import append, compared, found, outcomes  # noqa: E402
 from neighbours import HAND, beside, donor_of  # noqa: E402
+from reshaping import Reshaped  # noqa: E402
 from restructuring import passed_on, stepped  # noqa: E402
 
 RULES = ROOT / "fixtures" / "rules"
@@ -38,7 +42,9 @@ def test_the_order_of_functions_changes_no_finding(host: Path) -> None:
     assert breaches == []
 
 
-@pytest.mark.parametrize("law", ["step", "options", "class"])
+@pytest.mark.parametrize(
+    "law", ["step", "options", "class", "trainer", "factory", "loss", "config"]
+)
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.parent.name)
 def test_another_structure_changes_no_finding(host: Path, law: str) -> None:
     breaches = [each for outcome in outcomes(law, host, "hand") for each in outcome.breaches]
@@ -73,27 +79,46 @@ def test_another_structure_runs_like_it() -> None:
         assert ran.stdout == "14\n"
 
 
-def test_a_training_in_a_class_runs_like_it() -> None:
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (kept_on_self, "self.found += loss.backward()"),
+        (handed_over, "self.step(number)"),
+        (built_by_function, "factor, found = set_up()"),
+        (computed_by_function, "loss = compute_loss_9(factor, number)"),
+        (configured, "Loss(factor * number, shift=settings.shift)"),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_another_shape_runs_like_it(change: Callable[[str], Reshaped | None], said: str) -> None:
     text = (
         "class Loss:\n"
-        "    def __init__(self, value):\n"
-        "        self.value = value\n"
+        "    def __init__(self, value, shift):\n"
+        "        self.value = value + shift\n"
         "    def backward(self):\n"
         "        return self.value\n"
         "def main():\n"
         "    found, factor = 0, 2\n"
         "    for number in range(4):\n"
-        "        found += factor * Loss(value=number).backward()\n"
+        "        loss = Loss(factor * number, shift=1)\n"
+        "        found += loss.backward()\n"
         "    return found\n"
-        "print(main())\n"
+        'if __name__ == "__main__":\n'
+        "    print(main())\n"
     )
-    made = kept_on_self(text)
+    made = change(text)
     assert made is not None
-    assert "self.found += self.factor * Loss(value=number)" in made.text
+    assert said in made.text
     ran = subprocess.run(
         [sys.executable, "-c", made.text], capture_output=True, text=True, check=True
     )
-    assert ran.stdout == "12\n"
+    assert ran.stdout == "16\n"
+
+
+def test_examples_keep_their_findings_in_another_shape() -> None:
+    made = of_examples(["class", "factory", "loss", "config"], "TL301")
+    assert len(made) > 20
+    assert {each.what for each in made} <= {"kept", "moved"}
 
 
 def test_what_differs_is_a_breach() -> None:
