@@ -76,6 +76,9 @@ def _is_used_once(script: Script, call: cst.Call) -> bool:
     inside = region if region is loop else region.body
     return all(
         _is_fresh(script, name, inside) for name in script.tree.within(region.body, cst.Name)
+    ) and all(
+        _is_fresh_attribute(script, each, inside)
+        for each in script.tree.within(region.body, cst.Attribute)
     )
 
 
@@ -164,6 +167,16 @@ def _is_fresh(script: Script, name: cst.Name, loop: cst.CSTNode) -> bool:
     ) or script.kind(name) in (Kind.NUMBER, Kind.NOTHING)
 
 
+def _is_fresh_attribute(script: Script, read: cst.Attribute, loop: cst.CSTNode) -> bool:
+    """Return whether what an object keeps has no graph of an earlier iteration."""
+    if _is_base(script, read) or isinstance(script.tree.parent(read), cst.AssignTarget):
+        return True
+    kept = (each for each in script.functions.attribute(read) if each.value is not None)
+    return all(
+        script.tree.inside(each.node, loop) or _has_no_graph(script, read, each) for each in kept
+    )
+
+
 def _only_grows(script: Script, name: cst.Name, loop: cst.CSTNode) -> bool:
     """Return whether a loop only adds to a name (`total += loss.detach()`)."""
     return all(
@@ -173,7 +186,7 @@ def _only_grows(script: Script, name: cst.Name, loop: cst.CSTNode) -> bool:
     )
 
 
-def _is_base(script: Script, name: cst.Name) -> bool:
+def _is_base(script: Script, name: cst.Name | cst.Attribute) -> bool:
     """Return whether a name is only called or read for an attribute."""
     holder = script.tree.parent(name)
     if isinstance(holder, cst.Attribute):
@@ -181,7 +194,7 @@ def _is_base(script: Script, name: cst.Name) -> bool:
     return isinstance(holder, cst.Call) and holder.func is name
 
 
-def _has_no_graph(script: Script, name: cst.Name, binding: Binding) -> bool:
+def _has_no_graph(script: Script, name: cst.Name | cst.Attribute, binding: Binding) -> bool:
     """Return whether a value from before the loop has no graph."""
     if binding.how in (How.IMPORT, How.FUNCTION, How.CLASS):
         return True
