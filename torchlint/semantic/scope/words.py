@@ -16,9 +16,9 @@ _RUN_TOGETHER: Final = re.compile(
     r"(?:test|val|valid|validation|eval|dev)(?:data)?(?:loaders?|dl|set|iter|data|ds|step|epoch)"
 )
 _SETTINGS: Final = frozenset(
-    "self cls args opt opts cfg config conf hparams params options flags settings "
-    "accelerator fabric trainer".split()
+    "args opt opts cfg config conf hparams params options flags settings".split()
 )
+_OWNERS: Final = frozenset("self cls accelerator fabric trainer".split())
 _REMEMBERED: Final = 20_000
 _TRAINING: Final = re.compile(r"(?:pre|re)?train(?:s|ing|er|loader|iter|dl|set|step)?|fit|finetune")
 
@@ -45,3 +45,8 @@ def says_training(identifier: str) -> bool:
 def names_settings(identifier: str) -> bool:
     """Return whether a name is one for an object that holds what a run is configured with."""
     return not _SETTINGS.isdisjoint(words(identifier))
+
+
+def names_owner_of_device(identifier: str) -> bool:
+    """Return whether a name is one for an object whose `device` is that of a run, no tensor's."""
+    return names_settings(identifier) or not _OWNERS.isdisjoint(words(identifier))

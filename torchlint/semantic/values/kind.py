@@ -10,8 +10,8 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import index_of, named_arguments
+from torchlint.semantic.scope.words import names_settings, words
+from torchlint.semantic.syntax.methods import index_of, last_word, named_arguments
 
 PASSED_ON: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
@@ -234,6 +234,13 @@ def conventional(name: str) -> Kind:
         if pattern.fullmatch(name):
             return kind
     return Kind.UNKNOWN
+
+
+def conventional_attribute(node: cst.Attribute) -> Kind:
+    """Return the kind that the name of an attribute suggests; settings hold no networks."""
+    found = conventional(node.attr.value)
+    is_plain = found in (Kind.DEVICE, Kind.NUMBER, Kind.STRING)
+    return found if is_plain or not names_settings(last_word(node.value)) else Kind.UNKNOWN
 
 
 @cache

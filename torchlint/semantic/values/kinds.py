@@ -34,6 +34,7 @@ from torchlint.semantic.values.kind import (
     called,
     combined,
     conventional,
+    conventional_attribute,
     derived,
     dimension,
     draws_number,
@@ -191,7 +192,7 @@ class Kinds(Analysis):
             return self._or_network(self._kind_of_all(bindings, attribute), node)
         if self.names.name(node) is not None:
             return _UNKNOWN
-        return self._or_network(conventional(attribute), node)
+        return self._or_network(conventional_attribute(node), node)
 
     def among(self, args: Sequence[cst.Arg], kind: Kind) -> cst.BaseExpression | None:
         """Return the first argument of a kind, None without one."""
@@ -391,8 +392,8 @@ class Kinds(Analysis):
             if {*shown} == {_TENSOR} and any(map(self.drawing.moves_itself, bindings)):
                 return _TENSOR
             by_name = self._conventional(name, bindings)
-            clear = by_name is not _UNKNOWN and (not shown or by_name in shown)
-            return by_name if clear else found
+            is_clear = by_name is not _UNKNOWN and by_name in (shown or (by_name,))
+            return by_name if is_clear else found
         return found
 
     def _kind_or_convention(self, binding: Binding, name: str) -> Kind:
