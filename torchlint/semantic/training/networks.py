@@ -164,11 +164,8 @@ class Networks(ValueAnalysis):
         function = self.functions.definition(func)
         if not isinstance(function, cst.FunctionDef):
             return frozenset({call})
-        made = self._returned(call)
-        if made:
-            return frozenset(root for each in made for root in self.roots(each))
-        found: set[Root] = set()
-        for value in self.functions.returns(function):
+        found = {root for each in self._returned(call) for root in self.roots(each)}
+        for value in () if found else self.functions.returns(function):
             given = self._passed_on(value, call, function)
             found |= self.roots(given) if given is not None else {call}
         return frozenset(found or {call})
@@ -181,7 +178,9 @@ class Networks(ValueAnalysis):
         function = self.functions.definition(call.func)
         if not isinstance(function, cst.FunctionDef) or self.functions.is_generator(function):
             return ()
-        if self.functions.callers(function) != (call,):
+        if self.functions.callees(call) != (function,) or self.functions.callers(function) != (
+            call,
+        ):
             return ()
         return self.functions.returns(function)
 
