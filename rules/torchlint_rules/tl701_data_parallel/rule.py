@@ -121,14 +121,13 @@ def _infers_only(script: Script, call: cst.Call) -> bool:
     if isinstance(attribute, cst.Attribute) and attribute.attr.value == "eval":
         return True
     assign = script.tree.parent(whole)
-    bound = (
-        script.scopes.stored(assign.targets[0].target) if isinstance(assign, cst.Assign) else None
-    )
-    uses = script.scopes.readers(bound) if bound is not None else ()
-    holders = [script.tree.parent(use) for use in uses]
+    target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
+    uses = script.modules.reads(call) if target is not None else ()
+    holders = [script.tree.parent(use) for use in uses if not script.tree.inside(use, call)]
     runs = [each for each in holders if isinstance(each, cst.Call)]
+    without = bool(runs) and all(script.values.gradients.grad(run) is Grad.OFF for run in runs)
     learns = any(
-        isinstance(each, cst.Arg)
+        (isinstance(each, cst.Arg) and not (without and _is_followed(script, each)))
         or (isinstance(each, cst.Attribute) and each.attr.value in ("parameters", "train"))
         for each in holders
     )
@@ -136,5 +135,10 @@ def _infers_only(script: Script, call: cst.Call) -> bool:
         function = script.scopes.function(call)
         made = [call, *(script.functions.callers(function) if function is not None else ())]
         return not learns and not any(map(script.modules.holders, made))
-    without = all(script.values.gradients.grad(run) is Grad.OFF for run in runs)
-    return bool(runs) and without and not learns
+    return without and not learns
+
+
+def _is_followed(script: Script, arg: cst.Arg) -> bool:
+    """Return whether an argument goes to a function in view, whose parameter is looked at, too."""
+    call = script.tree.parent(arg)
+    return isinstance(call, cst.Call) and script.functions.callee(call) is not None

@@ -110,7 +110,7 @@ class Classes(Part):
         if isinstance(node, (cst.Name, cst.Attribute)):
             for binding in self.functions.bindings(node):
                 yield from self.functions.held(binding)
-            yield from self._added(node)
+            yield from self.added(node)
         elif isinstance(node, cst.Subscript):
             yield node.value
         elif isinstance(node, cst.Call):
@@ -120,7 +120,7 @@ class Classes(Part):
             elif (held := receiver_of(node, *MEMBERS)) is not None:
                 yield held
 
-    def _added(self, container: cst.Name | cst.Attribute) -> Iterator[cst.BaseExpression]:
+    def added(self, container: cst.Name | cst.Attribute) -> Iterator[cst.BaseExpression]:
         """Yield what is added to a container after it was made."""
         bindings = self.functions.bindings(container)
         for held, value in self._instances.additions.get(last_word(container), ()):

@@ -76,6 +76,8 @@ class Functions:
         self._classes = Classes(self._aliases, self._holding)
         self.classes_of = self._classes.of
         """Return the classes in view of which a value may be an instance."""
+        self.added = self._classes.added
+        """Yield what is added to a container after it was made."""
         self.taken = self._passing.taken
         """Return the binding of the parameter for which a call passes an expression."""
         self.named_like = self._aliases.named_like

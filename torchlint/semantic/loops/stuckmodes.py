@@ -202,19 +202,28 @@ class StuckModes(LoopAnalysis):
         return set() in hows and any(How.PARAMETER in each for each in hows)
 
     def _made_of(self, path: str, other: str) -> set[str]:
-        """Return a path, what is assigned to it, and the networks that this reads."""
-        found = {path}
-        for line in self.tree.all(cst.Assign):
-            if dotted(line.targets[0].target) != path:
-                continue
-            found.add(dotted(line.value))
-            for kind in (cst.Name, cst.Attribute):
-                found |= {
-                    dotted(read)
-                    for read in self.tree.within(line.value, kind)
-                    if dotted(read) == other or self.modes.kinds.kind(read) is Kind.MODULE
-                }
+        """Return a path, what is assigned to it or to that, and the networks that this reads."""
+        found, edge = {path}, [path]
+        while edge:
+            for line in self._assigned.get(edge.pop(), ()):
+                read = {dotted(line.value)}
+                for kind in (cst.Name, cst.Attribute):
+                    read |= {
+                        dotted(each)
+                        for each in self.tree.within(line.value, kind)
+                        if dotted(each) == other or self.modes.kinds.kind(each) is Kind.MODULE
+                    }
+                edge += read - found - {""}
+                found |= read
         return found - {""}
+
+    @cached_property
+    def _assigned(self) -> dict[str, list[cst.Assign]]:
+        """The assignments, by the path that each assigns."""
+        found: dict[str, list[cst.Assign]] = {}
+        for line in self.tree.all(cst.Assign):
+            found.setdefault(dotted(line.targets[0].target), []).append(line)
+        return found
 
     # -- changes ---------------------------------------------------------------------------
 

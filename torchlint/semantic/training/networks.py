@@ -107,6 +107,13 @@ class Networks(ValueAnalysis):
             return self.roots(node.body) | self.roots(node.orelse)
         return self.members(node, ()) if isinstance(node, cst.Subscript) else _UNKNOWN
 
+    def reads(self, network: cst.BaseExpression) -> Iterator[cst.Name | cst.Attribute]:
+        """Yield the names and attributes that may be a network, in whatever function."""
+        roots = self.roots(network) - _UNKNOWN
+        for node in (*self.tree.all(cst.Name), *self.tree.all(cst.Attribute)):
+            if self.scopes.reads(node) and not roots.isdisjoint(self.roots(node)):
+                yield node
+
     def members(self, container: cst.BaseExpression, steps: Steps) -> Roots:
         """Return what creates the networks that a member of a container can be."""
         members = self.origins.of(container, steps).known

@@ -8,8 +8,10 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.semantic.scope.scopes import Binding, dotted
+from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import choices_of
 from torchlint.semantic.values.calls import Calls
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 
@@ -48,7 +50,7 @@ class Processes(ValueAnalysis):
 
     def wrapped(self, network: cst.BaseExpression) -> Wrapped:
         """Return whether a network averages its gradients over processes."""
-        if any(map(self._is_inner, self.scopes.reaching(network))):
+        if self._is_inner(network):
             return Wrapped.NO
         origin = self.origins.of(network)
         found = [self._wrap_in(value) is not None for value in origin.values]
@@ -56,13 +58,14 @@ class Processes(ValueAnalysis):
             return Wrapped.NO
         return Wrapped.YES if origin.complete and all(found) else Wrapped.MAYBE
 
-    def _is_inner(self, binding: Binding) -> bool:
-        """Return whether a name stands for the network inside: `net.module if ddp else net`."""
-        value = binding.value
-        sides = [value.body, value.orelse] if isinstance(value, cst.IfExp) else [value]
-        return any(
-            isinstance(each, cst.Attribute) and each.attr.value == "module" for each in sides
-        )
+    @memoized(False)
+    def _is_inner(self, network: cst.BaseExpression) -> bool:
+        """Return whether a value may be the network inside: `net.module if ddp else net`."""
+        if isinstance(network, cst.Attribute) and network.attr.value == "module":
+            return True
+        held = (self.functions.held(each) for each in self.functions.bindings(network))
+        values = [*choices_of(network), *(value for each in held for value in each)]
+        return any(map(self._is_inner, values))
 
     def _wrap_in(self, value: cst.BaseExpression) -> cst.Call | None:
         """Return the wrapping call that an expression is, or that it returns."""
