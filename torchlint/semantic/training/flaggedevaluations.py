@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
+from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import receiver_of
 from torchlint.semantic.training.updates import Act, Updates
@@ -42,9 +43,15 @@ class FlaggedEvaluation(NamedTuple):
     branch: Branch
     place: cst.CSTNode
     """The loop itself, or the call of its function that sets the flag."""
-    function: cst.FunctionDef | None = None
+    through: tuple[cst.FunctionDef, ...] = ()
+    """The functions that hand the flag on, the one that the place calls last."""
     also_trains: bool = False
     """Whether the same place trains in other passes, as `for phase in ("train", "val")` says."""
+
+    @property
+    def function(self) -> cst.FunctionDef | None:
+        """The function that the place calls."""
+        return self.through[-1] if self.through else None
 
 
 class FlaggedEvaluations(LoopAnalysis):
@@ -76,33 +83,44 @@ class FlaggedEvaluations(LoopAnalysis):
         branch = self._backward_branch(region)
         if branch is None or not any(True for _ in self.forwards(region, branch)):
             return
-        binding = self.scopes.only(branch.flag)
-        found = FlaggedEvaluation(region, branch, region, also_trains=True)
-        if isinstance(branch.flag, cst.Attribute):
-            yield from self._in_eval(branch.flag.value, found)
-        elif binding.how is How.LOOP:
-            around = [outer.node for outer in self.loops.around(region)]
-            if binding.node in around and self._takes_turns(branch.flag, branch):
-                yield found
-        elif isinstance(binding.node, cst.Param):
-            function = self.scopes.function(branch.suite)
+        yield from self._chosen(branch.flag, FlaggedEvaluation(region, branch, region), CALLERS)
+
+    def _chosen(
+        self, flag: cst.Name | cst.Attribute, found: FlaggedEvaluation, depth: int
+    ) -> Iterator[FlaggedEvaluation]:
+        """Yield the evaluations that a flag chooses where it is asked, or at calls around that."""
+        binding, function = self.scopes.only(flag), self.scopes.function(flag)
+        if isinstance(flag, cst.Attribute):
             if function is not None:
-                yield from self._calls(function, binding.node, found)
+                yield from self._in_eval(flag.value, function, found, depth)
+        elif binding.how is How.LOOP:
+            around = [outer.node for outer in self.loops.around(found.place)]
+            if binding.node in around and self._takes_turns(flag, found.branch):
+                yield found._replace(also_trains=True)
+        elif isinstance(binding.node, cst.Param) and function is not None:
+            yield from self._calls(function, binding.node, found, depth)
 
     def _in_eval(
-        self, network: cst.BaseExpression, found: FlaggedEvaluation
+        self,
+        network: cst.BaseExpression,
+        function: cst.FunctionDef,
+        found: FlaggedEvaluation,
+        depth: int,
     ) -> Iterator[FlaggedEvaluation]:
         """Yield the calls, after `eval()`, of the function around a region that heeds the mode."""
-        function, node = self.scopes.function(found.branch.suite), self.scopes.only(network).node
-        if function is None or self._outcome(found.branch, False) is not (not found.branch.outcome):
+        node = self.scopes.only(network).node
+        if self._outcome(found.branch, False) is not (not found.branch.outcome):
             return
-        for call in self.functions.callers(function):
+        for call in self.functions.callers(function) if depth else ():
             named = node.name.value if isinstance(node, cst.Param) else ""
             given = self.functions.passed(call, function, named) or network
-            last = self.modes.last_switch(call, given)
-            if last is not None and last.mode is Mode.EVAL:
+            last, outer = self.modes.last_switch(call, given), self.scopes.function(call)
+            if last is None and outer is not None:
+                through = (*found.through, function)
+                yield from self._in_eval(given, outer, found._replace(through=through), depth - 1)
+            elif last is not None and last.mode is Mode.EVAL:
                 if self.scopes.blocks(last.call)[0] in self.scopes.blocks(call):
-                    yield found._replace(place=call, function=function, also_trains=False)
+                    yield found._replace(place=call, through=(*found.through, function))
 
     def forwards(self, region: Region, branch: Branch) -> Iterator[cst.Call]:
         """Yield the calls of a region that run a network outside the branch that trains."""
@@ -111,7 +129,8 @@ class FlaggedEvaluations(LoopAnalysis):
 
     def records(self, evaluation: FlaggedEvaluation) -> bool:
         """Return whether nothing in view turns recording off for an evaluation."""
-        if self._sets_mode(evaluation):
+        home = self.scopes.function(evaluation.branch.suite) or self.tree.module
+        if any(map(self._sets_mode, (home, *evaluation.through))):
             return False
         if evaluation.function is None:
             return True
@@ -152,12 +171,10 @@ class FlaggedEvaluations(LoopAnalysis):
                         yield Branch(outer.orelse, test, flag, outcome=False)
                     return
 
-    def _sets_mode(self, evaluation: FlaggedEvaluation) -> bool:
-        """Return whether the code around a region chooses itself when to record."""
-        home = self.scopes.function(evaluation.branch.suite) or self.tree.module
-        region = evaluation.region
+    def _sets_mode(self, home: cst.CSTNode) -> bool:
+        """Return whether code around a region, or that leads there, chooses when to record."""
         return any(
-            self.tree.inside(site.node, home) and not self._stands_aside(site.node, region)
+            self.tree.inside(site.node, home) and not self._stands_aside(site.node)
             for site in self.calls.of(*_GRADS)
         ) or any(
             mark in self.tree.code(decorator)
@@ -165,13 +182,11 @@ class FlaggedEvaluations(LoopAnalysis):
             for mark in ("grad", "inference")
         )
 
-    def _stands_aside(self, mode: cst.CSTNode, region: Region) -> bool:
-        """Return whether a mode covers only lines of a region that run no network (its metrics)."""
+    def _stands_aside(self, mode: cst.CSTNode) -> bool:
+        """Return whether a mode covers only lines that run no network, such as metrics."""
         around = next((at for at in self.tree.ancestors(mode) if isinstance(at, cst.With)), None)
-        return (
-            around is not None
-            and self.tree.inside(around, region.body)
-            and not any(True for _ in self._running(self.tree.within(around.body, cst.Call)))
+        return around is not None and not any(
+            True for _ in self._running(self.tree.within(around.body, cst.Call))
         )
 
     def _running(self, calls: Iterable[cst.Call]) -> Iterator[cst.Call]:
@@ -184,18 +199,35 @@ class FlaggedEvaluations(LoopAnalysis):
                 yield call
 
     def _calls(
-        self, function: cst.FunctionDef, flag: cst.Param, found: FlaggedEvaluation
+        self, function: cst.FunctionDef, flag: cst.Param, found: FlaggedEvaluation, depth: int
     ) -> Iterator[FlaggedEvaluation]:
-        """Yield the calls of a function in which its loop only evaluates."""
-        for call in self.functions.callers(function):
+        """Yield the calls of a function, or of one that hands a flag on, in which it evaluates."""
+        for call in self.functions.callers(function) if depth else ():
             splat = any(arg.star for arg in call.args)
             given = self.functions.passed(call, function, flag.name.value) or flag.default
             if given is None or splat:
                 continue
             turns = self._takes_turns(given, found.branch)
             outcome = self._outcome(found.branch, self.values.value_of(given).literal)
+            through = (*found.through, function)
+            here = found._replace(place=call, through=through, also_trains=turns)
             if turns or outcome is (not found.branch.outcome):
-                yield found._replace(place=call, function=function, also_trains=turns)
+                yield here
+            elif outcome is None and given is not flag.default:
+                for branch, own in self._handed(given, found.branch):
+                    yield from self._chosen(own, here._replace(branch=branch), depth - 1)
+
+    def _handed(
+        self, given: cst.BaseExpression, branch: Branch
+    ) -> Iterator[tuple[Branch, cst.Name | cst.Attribute]]:
+        """Yield a branch as a caller chooses it, by a flag of its own or by a test of one."""
+        test = self.scopes.only(given).assigned or given
+        held, lacking = self._outcome(branch, True), self._outcome(branch, False)
+        for flag in _flags(test):
+            if flag is test:
+                yield branch, flag
+            elif held is (not lacking) is not None:
+                yield Branch(branch.suite, test, flag, held is branch.outcome), flag
 
     def _takes_turns(self, given: cst.BaseExpression, branch: Branch) -> bool:
         """Return whether a loop around a call gives values that train, and others."""
