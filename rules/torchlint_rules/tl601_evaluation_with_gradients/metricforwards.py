@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import libcst as cst
 
@@ -14,56 +14,61 @@ _LOOK: Final = "a look at its output only"
 
 def asides(script: Script) -> Iterator[tuple[cst.Call, str]]:
     """Yield the forward calls beside a training, each with what alone it is run for."""
+    for each in _beside(script):
+        call, network = each.call, script.loops.module_call(each.call)
+        if network is None or script.values.gradients.grad(call) is not Grad.ON:
+            continue
+        if script.evaluations.needs_gradients(script.tree.statement(call)):
+            continue
+        if script.evaluations.escapes.is_cut_off(call):
+            if each.in_pass and _compares(script, call):
+                yield call, "a metric only"
+        elif each.may_look and (
+            _looks_in_eval(script, each.region, call, network)
+            or (each.in_pass and _looks_now_and_then(script, each.region, call))
+        ):
+            yield call, _LOOK
+
+
+class _Beside(NamedTuple):
+    """A call in a loop that trains, or in a function that makes one step.
+
+    `in_pass`: a training step is a pass of the region. `may_look`: the call is no part of a step.
+    """
+
+    call: cst.Call
+    region: cst.For | cst.While | cst.FunctionDef
+    in_pass: bool
+    may_look: bool
+
+
+def _beside(script: Script) -> Iterator[_Beside]:
     for loop in script.loops.of(Role.TRAIN_BATCH, Role.EPOCH):
-        for call in script.tree.within(loop.node.body, cst.Call):
-            network = script.loops.module_call(call) if script.tree.is_own(call) else None
-            if network is None or script.values.gradients.grad(call) is not Grad.ON:
-                continue
-            if script.evaluations.needs_gradients(script.tree.statement(call)):
-                continue
-            if script.evaluations.escapes.is_cut_off(call):
-                if loop is script.loops.batch_loop(call) and _compares(script, call):
-                    yield call, "a metric only"
-            elif next(script.loops.around(call), None) is loop and (
-                _looks_in_eval(script, loop.node, call, network)
-                or _looks_now_and_then(script, call)
-            ):
-                yield call, _LOOK
+        for call in filter(script.tree.is_own, script.tree.within(loop.node.body, cst.Call)):
+            in_pass = loop is script.loops.batch_loop(call)
+            yield _Beside(call, loop.node, in_pass, next(script.loops.around(call), None) is loop)
     for step in script.loops.steps.all:
         function = script.scopes.function(step.backward)
         if function is None or next(script.loops.around(step.backward), None) is not None:
             continue
-        for call in script.functions.own(function, cst.Call):
-            follows = script.tree.order(call) > script.tree.order(step.backward)
-            if follows and _looks_after_step(script, function, call):
-                yield call, _LOOK
+        for call in filter(script.tree.is_own, script.functions.own(function, cst.Call)):
+            if next(script.loops.around(call), None) is None:
+                follows = script.tree.order(call) > script.tree.order(step.backward)
+                yield _Beside(call, function, in_pass=True, may_look=follows)
 
 
-def _looks_after_step(script: Script, function: cst.FunctionDef, call: cst.Call) -> bool:
-    """Return whether a function that makes one step runs a network after it, in evaluation mode."""
-    network = script.loops.module_call(call) if script.tree.is_own(call) else None
-    return (
-        network is not None
-        and script.values.gradients.grad(call) is Grad.ON
-        and next(script.loops.around(call), None) is None
-        and not script.evaluations.needs_gradients(script.tree.statement(call))
-        and _looks_in_eval(script, function, call, network)
-    )
-
-
-def _looks_now_and_then(script: Script, call: cst.Call) -> bool:
-    """Return whether a batch loop makes a forward call only now and then, as a check."""
-    loop = script.loops.batch_loop(call)
+def _looks_now_and_then(script: Script, region: cst.CSTNode, call: cst.Call) -> bool:
+    """Return whether a training makes a forward call only now and then, as a check."""
     for outer in script.tree.ancestors(call):
-        if loop is None or outer is loop.node:
+        if outer is region:
             return False
         if isinstance(outer, cst.If) and "%" in script.code(outer.test):
-            region = outer.body
+            part = outer.body
             return (
-                script.tree.inside(call, region)
-                and script.evaluations.only_measures(region)
-                and not script.evaluations.needs_gradients(region)
-                and script.evaluations.escapes.use(region, [call]) is GraphUse.DROPPED
+                script.tree.inside(call, part)
+                and script.evaluations.only_measures(part)
+                and not script.evaluations.needs_gradients(part)
+                and script.evaluations.escapes.use(part, [call]) is GraphUse.DROPPED
             )
     return False
 
