@@ -73,8 +73,8 @@ def _is_told(script: Script, sampler: cst.Call) -> bool:
 def _samplers(script: Script, node: cst.BaseExpression) -> list[cst.Call] | None:
     """Return the distributed samplers that an expression can be, None if it may be another."""
     if isinstance(node, cst.Attribute) and node.attr.value in ("sampler", "batch_sampler"):
-        loaders = script.loaders.made_by(node.value)
-        return [each for made in loaders for each in _drawn_by(script, made)] or None
+        if loaders := script.loaders.made_by(node.value):
+            return [each for made in loaders for each in _drawn_by(script, made)] or None
     origin = script.values.origins.of(node)
     found = [
         value

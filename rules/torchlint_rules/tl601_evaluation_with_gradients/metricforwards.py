@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import libcst as cst
 
@@ -14,39 +14,33 @@ _LOOK: Final = "a look at its output only"
 
 def asides(script: Script) -> Iterator[tuple[cst.Call, str]]:
     """Yield the forward calls beside a training, each with what alone it is run for."""
-    for each in _beside(script):
-        call, network = each.call, script.loops.module_call(each.call)
+    for region, call, in_pass, may_look in _beside(script):
+        network = script.loops.module_call(call)
         if network is None or script.values.gradients.grad(call) is not Grad.ON:
             continue
         if script.evaluations.needs_gradients(script.tree.statement(call)):
             continue
         if script.evaluations.escapes.is_cut_off(call):
-            if each.in_pass and _compares(script, call):
+            if in_pass and _compares(script, call):
                 yield call, "a metric only"
-        elif each.may_look and (
-            _looks_in_eval(script, each.region, call, network)
-            or (each.in_pass and _looks_now_and_then(script, each.region, call))
+        elif may_look and (
+            _looks_in_eval(script, region, call, network)
+            or (in_pass and _looks_now_and_then(script, region, call))
         ):
             yield call, _LOOK
 
 
-class _Beside(NamedTuple):
-    """A call in a loop that trains, or in a function that makes one step.
+def _beside(
+    script: Script,
+) -> Iterator[tuple[cst.For | cst.While | cst.FunctionDef, cst.Call, bool, bool]]:
+    """Yield each call beside a step, with the loop that trains or the function of the step.
 
-    `in_pass`: a training step is a pass of the region. `may_look`: the call is no part of a step.
+    Also whether one pass of that is a step, and whether the call is no part of it.
     """
-
-    call: cst.Call
-    region: cst.For | cst.While | cst.FunctionDef
-    in_pass: bool
-    may_look: bool
-
-
-def _beside(script: Script) -> Iterator[_Beside]:
     for loop in script.loops.of(Role.TRAIN_BATCH, Role.EPOCH):
         for call in filter(script.tree.is_own, script.tree.within(loop.node.body, cst.Call)):
             in_pass = loop is script.loops.batch_loop(call)
-            yield _Beside(call, loop.node, in_pass, next(script.loops.around(call), None) is loop)
+            yield loop.node, call, in_pass, next(script.loops.around(call), None) is loop
     for step in script.loops.steps.all:
         function = script.scopes.function(step.backward)
         if function is None or next(script.loops.around(step.backward), None) is not None:
@@ -54,7 +48,7 @@ def _beside(script: Script) -> Iterator[_Beside]:
         for call in filter(script.tree.is_own, script.functions.own(function, cst.Call)):
             if next(script.loops.around(call), None) is None:
                 follows = script.tree.order(call) > script.tree.order(step.backward)
-                yield _Beside(call, function, in_pass=True, may_look=follows)
+                yield function, call, True, follows
 
 
 def _looks_now_and_then(script: Script, region: cst.CSTNode, call: cst.Call) -> bool:

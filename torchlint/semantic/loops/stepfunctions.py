@@ -29,6 +29,7 @@ class StepFunctions(LoopAnalysis):
         super().__init__(loops)
         self.ownership = ownership
 
+    @memoized(False)
     def is_pass(self, function: cst.FunctionDef) -> bool:
         """Return whether a call of a function is one pass of a training, for whatever runs it."""
         if self.ownership.rate(function) is Rate.STEP or self.makes(function):
@@ -37,9 +38,11 @@ class StepFunctions(LoopAnalysis):
         return bool(calls) and all(map(self._is_made_in_pass, calls))
 
     def _is_made_in_pass(self, call: cst.Call) -> bool:
-        """Return whether a loop over training batches makes a call in its own body."""
-        loop = next(self.loops.around(call), None)
-        return loop is not None and loop.role is Role.TRAIN_BATCH
+        """Return whether a loop over training batches, or a function for it, makes a call once."""
+        loop, function = next(self.loops.around(call), None), self.scopes.function(call)
+        if loop is None:
+            return function is not None and self.is_pass(function)
+        return loop.role is Role.TRAIN_BATCH
 
     @memoized(False)
     def makes(self, function: cst.FunctionDef) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
@@ -201,11 +202,15 @@ class StuckModes(LoopAnalysis):
         ]
         return set() in hows and any(How.PARAMETER in each for each in hows)
 
+    @cached_method
     def _made_of(self, path: str, other: str) -> set[str]:
         """Return a path, what is assigned to it or to that, and the networks that this reads."""
         found, edge = {path}, [path]
         while edge:
-            for line in self._assigned.get(edge.pop(), ()):
+            at = edge.pop()
+            for line in self.tree.all(cst.Assign):
+                if dotted(line.targets[0].target) != at:
+                    continue
                 read = {dotted(line.value)}
                 for kind in (cst.Name, cst.Attribute):
                     read |= {
@@ -216,14 +221,6 @@ class StuckModes(LoopAnalysis):
                 edge += read - found - {""}
                 found |= read
         return found - {""}
-
-    @cached_property
-    def _assigned(self) -> dict[str, list[cst.Assign]]:
-        """The assignments, by the path that each assigns."""
-        found: dict[str, list[cst.Assign]] = {}
-        for line in self.tree.all(cst.Assign):
-            found.setdefault(dotted(line.targets[0].target), []).append(line)
-        return found
 
     # -- changes ---------------------------------------------------------------------------
 
@@ -254,8 +251,8 @@ class StuckModes(LoopAnalysis):
         if change.at is not change.switch or not isinstance(flag, cst.Name):
             return change.mode
         given = self.functions.passed(call, callee, flag.value)
-        told = given.value if isinstance(given, cst.Name) else ""
-        return {"True": Mode.TRAIN, "False": Mode.EVAL}.get(told, change.mode)
+        told = None if given is None else self.values.value_of(given).literal
+        return {True: Mode.TRAIN, False: Mode.EVAL}.get(told, change.mode)
 
     def _has_choice(self, change: _ModeChange, changes: list[_ModeChange]) -> bool:
         """Return whether the other branch of an `if` makes a different mode change."""

@@ -11,7 +11,6 @@ import libcst as cst
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.loops.modes import Mode, Modes
-from torchlint.semantic.scope.limits import CALLERS
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import receiver_of
 from torchlint.semantic.training.updates import Act, Updates
@@ -26,12 +25,15 @@ Region = cst.For | cst.While | cst.FunctionDef
 """A loop over batches, or a function for one batch."""
 
 
+Flag = cst.Name | cst.Attribute
+
+
 class Branch(NamedTuple):
     """The part of a region that trains: a suite of an `if`, and the outcome of the test for it."""
 
     suite: cst.CSTNode
     test: cst.BaseExpression
-    flag: cst.Name | cst.Attribute
+    flag: Flag
     """The name whose value decides the test, or the `training` of a network."""
     outcome: bool
 
@@ -83,44 +85,44 @@ class FlaggedEvaluations(LoopAnalysis):
         branch = self._backward_branch(region)
         if branch is None or not any(True for _ in self.forwards(region, branch)):
             return
-        yield from self._chosen(branch.flag, FlaggedEvaluation(region, branch, region), CALLERS)
+        yield from self._chosen(branch.flag, FlaggedEvaluation(region, branch, region))
 
-    def _chosen(
-        self, flag: cst.Name | cst.Attribute, found: FlaggedEvaluation, depth: int
-    ) -> Iterator[FlaggedEvaluation]:
+    def _chosen(self, flag: Flag, found: FlaggedEvaluation) -> Iterator[FlaggedEvaluation]:
         """Yield the evaluations that a flag chooses where it is asked, or at calls around that."""
         binding, function = self.scopes.only(flag), self.scopes.function(flag)
         if isinstance(flag, cst.Attribute):
-            if function is not None:
-                yield from self._in_eval(flag.value, function, found, depth)
+            yield from self._in_eval(flag.value, function, found)
         elif binding.how is How.LOOP:
             around = [outer.node for outer in self.loops.around(found.place)]
             if binding.node in around and self._takes_turns(flag, found.branch):
                 yield found._replace(also_trains=True)
         elif isinstance(binding.node, cst.Param) and function is not None:
-            yield from self._calls(function, binding.node, found, depth)
+            yield from self._calls(function, binding.node, found)
 
     def _in_eval(
-        self,
-        network: cst.BaseExpression,
-        function: cst.FunctionDef,
-        found: FlaggedEvaluation,
-        depth: int,
+        self, network: cst.BaseExpression, home: cst.FunctionDef | None, found: FlaggedEvaluation
     ) -> Iterator[FlaggedEvaluation]:
         """Yield the calls, after `eval()`, of the function around a region that heeds the mode."""
         node = self.scopes.only(network).node
         if self._outcome(found.branch, False) is not (not found.branch.outcome):
             return
-        for call in self.functions.callers(function) if depth else ():
+        for call, here in self._callers(home, found):
             named = node.name.value if isinstance(node, cst.Param) else ""
-            given = self.functions.passed(call, function, named) or network
-            last, outer = self.modes.last_switch(call, given), self.scopes.function(call)
-            if last is None and outer is not None:
-                through = (*found.through, function)
-                yield from self._in_eval(given, outer, found._replace(through=through), depth - 1)
-            elif last is not None and last.mode is Mode.EVAL:
+            given = self.functions.passed(call, here.through[-1], named) or network
+            last = self.modes.last_switch(call, given)
+            if last is None:
+                yield from self._in_eval(given, self.scopes.function(call), here)
+            elif last.mode is Mode.EVAL:
                 if self.scopes.blocks(last.call)[0] in self.scopes.blocks(call):
-                    yield found._replace(place=call, through=(*found.through, function))
+                    yield here
+
+    def _callers(
+        self, function: cst.FunctionDef | None, found: FlaggedEvaluation
+    ) -> Iterator[tuple[cst.Call, FlaggedEvaluation]]:
+        """Yield the calls of a function, each with what is found as it stands there."""
+        if function is not None and function not in found.through:
+            for call in self.functions.callers(function):
+                yield call, found._replace(place=call, through=(*found.through, function))
 
     def forwards(self, region: Region, branch: Branch) -> Iterator[cst.Call]:
         """Yield the calls of a region that run a network outside the branch that trains."""
@@ -199,35 +201,32 @@ class FlaggedEvaluations(LoopAnalysis):
                 yield call
 
     def _calls(
-        self, function: cst.FunctionDef, flag: cst.Param, found: FlaggedEvaluation, depth: int
+        self, function: cst.FunctionDef, flag: cst.Param, found: FlaggedEvaluation
     ) -> Iterator[FlaggedEvaluation]:
         """Yield the calls of a function, or of one that hands a flag on, in which it evaluates."""
-        for call in self.functions.callers(function) if depth else ():
+        for call, here in self._callers(function, found):
             splat = any(arg.star for arg in call.args)
             given = self.functions.passed(call, function, flag.name.value) or flag.default
             if given is None or splat:
                 continue
             turns = self._takes_turns(given, found.branch)
             outcome = self._outcome(found.branch, self.values.value_of(given).literal)
-            through = (*found.through, function)
-            here = found._replace(place=call, through=through, also_trains=turns)
             if turns or outcome is (not found.branch.outcome):
-                yield here
+                yield here._replace(also_trains=turns)
             elif outcome is None and given is not flag.default:
                 for branch, own in self._handed(given, found.branch):
-                    yield from self._chosen(own, here._replace(branch=branch), depth - 1)
+                    yield from self._chosen(own, here._replace(branch=branch))
 
-    def _handed(
-        self, given: cst.BaseExpression, branch: Branch
-    ) -> Iterator[tuple[Branch, cst.Name | cst.Attribute]]:
+    def _handed(self, given: cst.BaseExpression, branch: Branch) -> Iterator[tuple[Branch, Flag]]:
         """Yield a branch as a caller chooses it, by a flag of its own or by a test of one."""
         test = self.scopes.only(given).assigned or given
-        held, lacking = self._outcome(branch, True), self._outcome(branch, False)
         for flag in _flags(test):
             if flag is test:
                 yield branch, flag
-            elif held is (not lacking) is not None:
-                yield Branch(branch.suite, test, flag, held is branch.outcome), flag
+                continue
+            for value in (True, False):
+                if self._outcome(branch, value) is (not branch.outcome):
+                    yield Branch(branch.suite, test, flag, not value), flag
 
     def _takes_turns(self, given: cst.BaseExpression, branch: Branch) -> bool:
         """Return whether a loop around a call gives values that train, and others."""
@@ -285,7 +284,7 @@ def _compared(operator: cst.BaseCompOp, given: object, wanted: object) -> bool |
     return None if equal is None else equal is not negated
 
 
-def _flags(test: cst.BaseExpression) -> Iterator[cst.Name | cst.Attribute]:
+def _flags(test: cst.BaseExpression) -> Iterator[Flag]:
     """Yield what a test like `train`, `net.training`, `optimizer is not None` asks."""
     match test:
         case cst.Name() | cst.Attribute(attr=cst.Name("training")):
