@@ -121,8 +121,7 @@ def _infers_only(script: Script, call: cst.Call) -> bool:
     if isinstance(attribute, cst.Attribute) and attribute.attr.value == "eval":
         return True
     assign = script.tree.parent(whole)
-    target = assign.targets[0].target if isinstance(assign, cst.Assign) else None
-    uses = script.modules.reads(call) if target is not None else ()
+    uses = script.modules.reads(call) if isinstance(assign, cst.Assign) else ()
     holders = [script.tree.parent(use) for use in uses if not script.tree.inside(use, call)]
     runs = [each for each in holders if isinstance(each, cst.Call)]
     without = bool(runs) and all(script.values.gradients.grad(run) is Grad.OFF for run in runs)

@@ -69,17 +69,20 @@ class FlaggedEvaluations(LoopAnalysis):
     def all(self) -> tuple[FlaggedEvaluation, ...]:
         """Every such evaluation, in the order of the loops, then of the functions."""
         loops = [loop.node for loop in self.loops.all() if loop.role is Role.TRAIN_BATCH]
-        homes = {self.scopes.function(act): None for act in self._alone()}
-        functions = [home for home in homes if home is not None]
-        return tuple(each for region in (*loops, *functions) for each in self._of_region(region))
+        acts = [call for call in self.tree.all(cst.Call) if self.updates.act(call) is Act.BACKWARD]
+        regions = (*loops, *self._alone(acts))
+        return tuple(each for region in regions for each in self._of_region(region))
 
-    def _alone(self) -> Iterator[cst.Call]:
-        """Yield the backward passes that no loop of their function repeats."""
-        for call in self.tree.all(cst.Call):
-            if self.updates.act(call) is Act.BACKWARD:
-                around = next(self.loops.around(call), None)
-                if around is None or not self.tree.inside(around.node, self.scopes.home(call)):
-                    yield call
+    def _alone(self, calls: list[cst.Call]) -> list[cst.FunctionDef]:
+        """Return the functions that go backward in no loop, or call one that always does."""
+        found: dict[cst.FunctionDef, None] = {}
+        for call in calls:
+            around, home = next(self.loops.around(call), None), self.scopes.function(call)
+            if home is not None and (around is None or not self.tree.inside(around.node, home)):
+                if home not in found and self._backward_branch(home) is None:
+                    calls += self.functions.callers(home)
+                found[home] = None
+        return list(found)
 
     def _of_region(self, region: Region) -> Iterator[FlaggedEvaluation]:
         branch = self._backward_branch(region)
