@@ -163,9 +163,8 @@ def _records_training(script: Script, statement: cst.With) -> bool:
     around = [loop for loop in script.loops.around(statement) if loop.role is Role.TRAIN_BATCH]
     if around:
         return not _few(script, around[0].node) or around[0].loader is not None
-    if script.loops.each_step(statement):
-        return _trains(script, *script.tree.modules)
-    return _trains(script, statement.body)
+    regions = script.tree.modules if script.loops.each_step(statement) else (statement.body,)
+    return _trains(script, *regions)
 
 
 def _is_read(script: Script, site: CallSite, item: cst.WithItem) -> bool:

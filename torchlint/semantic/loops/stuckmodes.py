@@ -250,8 +250,8 @@ class StuckModes(LoopAnalysis):
         flag = change.switch.args[0].value if len(change.switch.args) == 1 else None
         if change.at is not change.switch or not isinstance(flag, cst.Name):
             return change.mode
-        given = self.functions.passed(call, callee, flag.value)
-        told = None if given is None else self.values.value_of(given).literal
+        given = self.functions.passed(call, callee, flag.value) or flag
+        told = self.values.value_of(given).literal
         return {True: Mode.TRAIN, False: Mode.EVAL}.get(told, change.mode)
 
     def _has_choice(self, change: _ModeChange, changes: list[_ModeChange]) -> bool:

@@ -107,7 +107,7 @@ class Networks(ValueAnalysis):
             return self.roots(node.body) | self.roots(node.orelse)
         return self.members(node, ()) if isinstance(node, cst.Subscript) else _UNKNOWN
 
-    def reads(self, network: cst.BaseExpression) -> Iterator[cst.Name | cst.Attribute]:
+    def reads(self, network: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """Yield the names and attributes that may be a network, in whatever function."""
         roots = self.roots(network) - _UNKNOWN
         for node in (*self.tree.all(cst.Name), *self.tree.all(cst.Attribute)):

@@ -157,7 +157,8 @@ class Losses(Analysis):
             found.update((name.value, self._home(name)) for name in names)
             bindings = dict.fromkeys(each for name in names for each in self.scopes.reaching(name))
             edge = [each.value for each in bindings if each.value is not None and each not in seen]
-            edge += [value for name in names for value in self.functions.added(name)]
+            added = (value for name in names for value in self.functions.added(name))
+            edge += [each for each in added if isinstance(self.tree.parent(each), cst.Assign)]
             seen.update(bindings)
         return frozenset(found)
 
