@@ -181,9 +181,14 @@ def _about_images(script: Script) -> list[cst.CSTNode] | None:
         if not made or not all(_is_known_dataset(script, each) for each in made):
             return None
         found += (loader.node, *chain.from_iterable(map(script.modules.sizes.regions, made)))
+    return [*found, *_training(script)]
+
+
+def _training(script: Script) -> Iterator[cst.CSTNode]:
+    """Yield the training loops, and the functions that run their steps."""
     for step in script.loops.steps.all:
-        found += (loop.node for loop in script.loops.around(step.backward))
-    return found
+        yield from (loop.node for loop in script.loops.around(step.backward))
+        yield from script.loops.steps.code_around(step.backward)
 
 
 def _is_known_dataset(script: Script, made: cst.Call) -> bool:
@@ -211,9 +216,8 @@ def _resizes(script: Script) -> bool:
     """Return whether a training loop resizes its images."""
     return any(
         (script.name(call.func) or "").startswith("torch.nn.functional.interpolate")
-        for step in script.loops.steps.all
-        for loop in script.loops.around(step.backward)
-        for call in script.tree.within(loop.node.body, cst.Call)
+        for part in _training(script)
+        for call in script.tree.within(part, cst.Call)
     )
 
 

@@ -10,7 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
-from torchlint.semantic.loops.loops import Loop, Loops, Role
+from torchlint.semantic.loops.loops import Loops, Role
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import Binding, How
 from torchlint.semantic.syntax.methods import method_of
@@ -78,14 +78,15 @@ class Steps(LoopAnalysis):
         """Return whether the loops around a step also change parameters."""
         return all(self._updates(body) for body in self._passes(step))
 
-    def _passes(self, step: Step) -> list[cst.CSTNode]:
-        return [loop.node.body for loop in self._loops_of(step.backward)]
+    def _passes(self, step: Step) -> list[cst.BaseSuite]:
+        code, outer = self.code_around(step.backward), (cst.For, cst.While)
+        return [body for body in code if isinstance(self.tree.parent(body), outer)]
 
     def _updates(self, region: cst.CSTNode) -> bool:
         """Return whether code, or code it runs, steps anything or iterates over parameters."""
         for call in self.functions.run_in(region):
             word = method_of(call)
-            if word.startswith("step"):
+            if word == "step" or (word.startswith("step") and not self.functions.callee(call)):
                 return True
             if word in ("parameters", "named_parameters") and not self._only_freezes(call):
                 return True
@@ -114,15 +115,16 @@ class Steps(LoopAnalysis):
 
     # -- other work of a loop ------------------------------------------------
 
-    def _loops_of(self, node: cst.CSTNode, depth: int = CALLED) -> Iterator[Loop]:
-        """Yield the outermost training loops that run a node."""
+    def code_around(self, node: cst.CSTNode, depth: int = CALLED) -> Iterator[cst.BaseSuite]:
+        """Yield the outermost training loops that run a node, and the functions in between."""
         around = [loop for loop in self.loops.around(node) if loop.role is Role.TRAIN_BATCH]
         function = self.scopes.function(node)
         if around:
-            yield around[-1]
+            yield around[-1].node.body
         elif function is not None and depth:
+            yield function.body
             for call in self.functions.callers(function):
-                yield from self._loops_of(call, depth - 1)
+                yield from self.code_around(call, depth - 1)
 
     def _backwards(
         self, region: cst.CSTNode, method: cst.FunctionDef | None = None
