@@ -119,7 +119,7 @@ def _place(script: Script, site: CallSite) -> cst.CSTNode:
 def _is_meant(script: Script, site: CallSite) -> bool:
     """Return whether code around a barrier needs it, or makes it rare."""
     loop = script.loops.batch_loop(site.node)
-    if loop is not None and script.loops.is_round(loop):
+    if script.loops.is_in_round(site.node):
         return True
     if any("mem" in script.code(test) for test in script.tree.tests_around(site.node)):
         return True

@@ -17,7 +17,8 @@ def moved_constants(script: Script) -> Iterator[Move]:
         if move is None or not isinstance(move.moved, (cst.Name, cst.Attribute)):
             continue
         if _is_made_once(script, move) and script.loops.each_step(site.node):
-            yield move
+            if not script.loops.is_in_round(site.node):
+                yield move
 
 
 def _is_made_once(script: Script, move: Move) -> bool:
@@ -38,8 +39,7 @@ def _is_kept(script: Script, move: Move) -> bool:
     """Return whether no pass changes a tensor, or only the start of its object sets it."""
     loop = script.loops.batch_loop(move.call)
     if loop is not None:
-        found = script.loops.invariances.of(move.moved, loop.node)
-        return found is Invariance.INVARIANT and not script.loops.is_round(loop)
+        return script.loops.invariances.of(move.moved, loop.node) is Invariance.INVARIANT
     return is_set_at_start(script, move.moved)
 
 

@@ -66,8 +66,7 @@ class ConstantRebuiltEachStep(Rule):
             whole = _whole(script, site.node)
             if not _goes_to_device(script, site, whole, of_sizes) or _changes(script, whole):
                 continue
-            loop = script.loops.batch_loop(site.node)
-            if not script.loops.each_step(site.node) or (loop and script.loops.is_round(loop)):
+            if not script.loops.each_step(site.node) or script.loops.is_in_round(site.node):
                 continue
             if _is_number(script, site) and _is_instead(script, whole):
                 continue
@@ -226,7 +225,8 @@ def _changes(script: Script, whole: cst.BaseExpression) -> bool:
     if listed or tensor_use(script, whole) is TensorUse.WRITTEN:
         return True
     if not isinstance(target, cst.Name):
-        return script.kind(whole) is Kind.LOSS
+        added = (script.code(each.target) for each in script.readings.accumulators.all())
+        return script.kind(whole) is Kind.LOSS or (script.code(target) if target else "") in added
     return any(
         each.how is How.AUGMENTED
         or (

@@ -103,6 +103,15 @@ class Loops(ValueAnalysis):
             return True
         return isinstance(target, cst.Name) and not _ROUNDS.isdisjoint(words(target.value))
 
+    @memoized(False)
+    def is_in_round(self, node: cst.CSTNode) -> bool:
+        """Return whether a pass of every batch loop that runs a node, by calls too, is a round."""
+        loop, function = self.batch_loop(node), self.scopes.function(node)
+        if loop is not None:
+            return self.is_round(loop)
+        calls = self.functions.callers(function) if function is not None else ()
+        return bool(calls) and all(map(self.is_in_round, calls))
+
     def all(self) -> list[Loop]:
         """Return every loop statement, in the order of the source."""
         return [self.loop(node) for node in self._nodes]
