@@ -14,7 +14,7 @@ from torchlint.caching import cached_method
 from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.keeping import Keeping
-from torchlint.semantic.loops.loops import LoopNode, Loops
+from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.loops.measuring import CLOCKS
 from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.loops.stepfunctions import StepFunctions
@@ -325,7 +325,7 @@ class Frequencies(LoopAnalysis):
             return self._rare_comparison(test, wanted)
         if self.tests_for_non_finite(test, wanted):
             return True
-        if isinstance(test, cst.Name) and self._is_named_rare((test, wanted)):
+        if isinstance(test, (cst.Name, cst.Attribute)) and self._is_named_rare((test, wanted)):
             return True
         return wanted and self._mentions_rarity(test)
 
@@ -376,26 +376,26 @@ class Frequencies(LoopAnalysis):
         return above and self.tree.code(reached.comparator) == bound
 
     @memoized(False)
-    def _is_named_rare(self, asked: tuple[cst.Name, bool]) -> bool:
+    def _is_named_rare(self, asked: tuple[cst.BaseExpression, bool]) -> bool:
         """Return whether a name holds the result of a rare test, or only rare code sets it."""
-        name, wanted = asked
-        bindings, loop = self.scopes.reaching(name), self.loops.batch_loop(name)
+        (name, wanted), loop = asked, self.loops.batch_loop(asked[0])
+        bindings = self.functions.bindings(name)
         return bool(bindings) and all(
-            (value := each.assigned) is not None
-            and (
-                self.rare(value, wanted)
-                or (
-                    self._sets_rarely(each.node, value, wanted)
-                    and loop is self.loops.batch_loop(each.node)
-                )
+            bool(values := self.functions.held(each))
+            and all(
+                self.rare(value, wanted) or self._sets_rarely(each.node, value, wanted, loop)
+                for value in values
             )
             for each in bindings
         )
 
-    def _sets_rarely(self, line: cst.CSTNode, value: cst.BaseExpression, wanted: bool) -> bool:
-        """Return whether a line resets a flag, or stands where few passes set it."""
+    def _sets_rarely(
+        self, line: cst.CSTNode, value: cst.BaseExpression, wanted: bool, loop: Loop | None
+    ) -> bool:
+        """Return whether a line of a loop resets a flag, or stands where few passes set it."""
         resets = self._spelling(value) == str(not wanted)
-        return resets or self.frequency(line) is Frequency.RARE
+        rare = resets or self.frequency(line) is Frequency.RARE
+        return rare and loop is self.loops.batch_loop(line)
 
     def tests_for_non_finite(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
         """Return whether a test comes out as `wanted` only when values are infinite or NaN."""
@@ -479,6 +479,7 @@ class Frequencies(LoopAnalysis):
         period = self._assigned(node.right)
         return isinstance(period, cst.Integer) and period.value == "1"
 
+    @memoized(False)
     def _counts(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression is a loop counter or computed from one."""
         if isinstance(node, cst.BinaryOperation):
@@ -493,6 +494,9 @@ class Frequencies(LoopAnalysis):
             return True
         if isinstance(value := self.scopes.only(node).assigned, cst.BinaryOperation):
             return self._counts(value)
+        given = [one for each in bindings if each.parameter for one in self.functions.held(each)]
+        if given and all(map(self._counts, given)):
+            return True
         return self.kinds.kind(node) is Kind.NUMBER and any(
             binding.how in (How.LOOP, How.AUGMENTED) for binding in bindings
         )
