@@ -19,7 +19,6 @@ from torchlint.api import (
     How,
     Impact,
     Kind,
-    Rate,
     Role,
     Rule,
     Script,
@@ -47,7 +46,7 @@ class GraphKeptAlive(Rule):
             if not script.readings.accumulators.is_emptied(addition):
                 yield from self._trained(script, addition, "the loop ends")
                 yield from self._beside(script, addition)
-        for added in script.readings.accumulators.of_methods(Rate.STEP):
+        for added in script.readings.accumulators.of_steps:
             yield from self._trained(script, added, "it is emptied")
         for addition, carriers, hidden in _evaluated(script):
             message = (

@@ -60,11 +60,11 @@ def _waited_for(
     for name in script.tree.within(region, cst.Name):
         if not script.scopes.reads(name):
             continue
-        if _is_value(script, name):
-            if script.kind(name) in TENSORS:
-                if not script.values.placement.on_host(name):
-                    return Shown(name.value, name)
-            elif loop is not None and (read := _was_read(script, name, loop, depth - 1)):
+        for whole in dict.fromkeys((name, _whole(script, name))):
+            if _is_value(script, whole) and script.values.placement.may_be_on_device(whole):
+                return Shown(script.code(whole), whole)
+        if loop is not None and script.kind(name) not in TENSORS and _is_value(script, name):
+            if read := _was_read(script, name, loop, depth - 1):
                 return Shown(_text(script, name), read)
         if loop is not None and (grown := _grown(script, name, loop, depth - 1)):
             return grown
@@ -82,8 +82,8 @@ def _returned(script: Script, region: cst.BaseExpression, loop: Loop, depth: int
     return None
 
 
-def _is_value(script: Script, name: cst.Name) -> bool:
-    """Return whether a name is used for its value, not for a part that the host knows anyway."""
+def _is_value(script: Script, name: cst.BaseExpression) -> bool:
+    """Return whether a use is of a value, not of a part of it that the host knows anyway."""
     holder = script.tree.parent(name)
     if isinstance(holder, (cst.CompFor, cst.Call)) or script.readings.asks_form(name):
         return False
@@ -209,8 +209,11 @@ def _additions(
 def _entries(
     script: Script, name: cst.Name, loop: Loop
 ) -> Iterator[tuple[cst.BaseExpression, tuple[cst.BaseExpression, ...]]]:
-    """Yield the entries that a function out of the loop stores in a dictionary of its own."""
-    function = script.scopes.function(name)
+    """Yield what steps add to attributes, and what functions store in a dictionary of their own."""
+    owner, function = script.scopes.class_of(name), script.scopes.function(name)
+    for added in script.readings.accumulators.of_steps if owner is not None else ():
+        if script.scopes.class_of(added.target) is owner:
+            yield added.target, added.values
     if function is not None and not script.tree.inside(loop.node, function):
         yield from _stored(script, function, name.value, _HELPERS)
 

@@ -28,14 +28,14 @@ def drawn_array(script: Script, call: cst.Call) -> CallSite | None:
 
 def chosen_constructors(script: Script) -> Iterator[CallSite]:
     """Yield the calls of what is `torch.cuda.FloatTensor` where there is a GPU."""
-    for call in script.tree.all(cst.Call):
+    for call in script.tree.all(cst.Call) if script.tree.mentions(*TYPES) else ():
         if is_chosen(script, call):
             yield script.calls.at(call)
 
 
 def is_chosen(script: Script, call: cst.Call) -> bool:
     """Return whether a call makes a tensor on the GPU by an old constructor, if there is one."""
-    if not isinstance(call.func, cst.Name) or not call.args:
+    if not isinstance(call.func, (cst.Name, cst.Attribute)) or not call.args:
         return False
     values = script.values.origins.of(call.func).values
     named = [(script.name(each) or "").rpartition(".") for each in values]

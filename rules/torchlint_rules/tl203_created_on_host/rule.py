@@ -23,7 +23,7 @@ from torchlint.api import (
 )
 from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.targets import target_of
-from torchlint_rules.tl203_created_on_host.drawnarrays import chosen_constructors
+from torchlint_rules.tl203_created_on_host.drawnarrays import chosen_constructors, is_chosen
 from torchlint_rules.tl203_created_on_host.hostcomputed import computed
 from torchlint_rules.tl203_created_on_host.hosttensors import ARRAY, COUNTED, REPEATED, Made, made
 
@@ -72,7 +72,7 @@ class _Transfer(NamedTuple):
 def _transfer(script: Script, site: CallSite) -> _Transfer | None:
     """Return what a call copies to the device, None if the host did not make it for that."""
     move = script.program.moves.move(site.node)
-    if isinstance(site.node.func, cst.Name):
+    if is_chosen(script, site.node):
         drawn = made(script, site.node)
         return _Transfer(drawn) if drawn is not None else None
     if move is None:

@@ -99,10 +99,15 @@ class Accumulators(LoopAnalysis):
         yield from self.tree.all(cst.Assign)
         yield from self._adding_calls()
 
-    def of_methods(self, rate: Rate) -> Iterator[Addition]:
-        """Yield what methods that a framework calls at a rate add to an object, and never empty."""
+    @cached_property
+    def of_steps(self) -> list[Addition]:
+        """What methods that make one training step add to an object, and never empty."""
+        return list(self._find_of_steps())
+
+    def _find_of_steps(self) -> Iterator[Addition]:
         for function in self.tree.all(cst.FunctionDef):
-            if self.frequencies.rate(function) is not rate:
+            rated = self.frequencies.rate(function) is Rate.STEP
+            if not rated and not self.frequencies.step_functions.is_pass(function):
                 continue
             for node in self._nodes_within(function.body):
                 parts = self.additions.parts(node)
@@ -110,7 +115,11 @@ class Accumulators(LoopAnalysis):
                     parts is not None
                     and dotted(container_of(parts.target)).startswith("self.")
                     and self.frequencies.frequency(node) is Frequency.EVERY_PASS
-                    and not any(True for _ in self._emptying(function.body, parts.target))
+                    and not any(
+                        self.tree.inside(each, function)
+                        or not (rated or self.frequencies.frequency(each) is Frequency.UNKNOWN)
+                        for each in self._emptying(self.tree.module, parts.target)
+                    )
                 ):
                     yield parts
 
@@ -187,6 +196,17 @@ class Accumulators(LoopAnalysis):
             and not self.functions.switches.is_off(place, beside=node)
             for place in self._hot_reads(path, adding, loop)
         )
+
+    def is_read_around(self, taken: cst.Name, region: LoopNode | cst.FunctionDef) -> bool:
+        """Return whether passes may read an object besides handing it to a function."""
+        if not isinstance(region, cst.FunctionDef):
+            return True
+        for call in self.functions.callers(region):
+            given = self.functions.passed(call, region, taken.value)
+            path, loop = dotted(given) if given else "", self.loops.batch_loop(call)
+            if path and loop and self._is_looked_at(path, frozenset({id(call)}), loop.node, call):
+                return True
+        return False
 
     @cached_property
     def _by_target(self) -> dict[int, Accumulation]:

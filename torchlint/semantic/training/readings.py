@@ -390,7 +390,7 @@ class Readings(ValueAnalysis):
         """Return a key that is equal for expressions that refer to the same tensor."""
         if isinstance(tensor, cst.Name):
             return frozenset(map(id, self.scopes.reaching(tensor)))
-        return self.tree.code(tensor) if isinstance(tensor, cst.Attribute) else ""
+        return self.tree.code(tensor) if isinstance(tensor, (cst.Attribute, cst.Subscript)) else ""
 
     def _is_hot(self, place: cst.CSTNode, region: Region) -> bool:
         if isinstance(region, cst.FunctionDef):
@@ -405,11 +405,12 @@ class Readings(ValueAnalysis):
                 if self.scopes.reads(name):
                     if bindings & set(map(id, self.scopes.reaching(name))):
                         yield name
-        elif isinstance(tensor, cst.Attribute):
+        elif isinstance(tensor, (cst.Attribute, cst.Subscript)):
             text = self.tree.code(tensor)
-            for attribute in self.tree.within(loop.body, cst.Attribute):
-                if self.tree.code(attribute) == text and self.scopes.reads(attribute):
-                    yield attribute
+            for each in self.tree.within(loop.body, type(tensor)):
+                is_set = isinstance(self.tree.parent(each), cst.AssignTarget)
+                if not is_set and self.tree.code(each) == text:
+                    yield each
 
     def _computed_from(
         self, tensor: cst.BaseExpression, loop: Region

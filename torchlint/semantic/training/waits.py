@@ -14,7 +14,7 @@ from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.syntax.methods import container_of, receiver_of, word_of
 from torchlint.semantic.training.accumulators import Accumulators
-from torchlint.semantic.training.additions import has_fixed_keys, taken_part
+from torchlint.semantic.training.additions import Adding, Addition, has_fixed_keys, taken_part
 from torchlint.semantic.training.computations import FILLS, PURE, Computations
 from torchlint.semantic.training.conditions import Conditions
 from torchlint.semantic.training.destination import (
@@ -519,43 +519,60 @@ class Waits(ValueAnalysis):
         if not isinstance(target, cst.Name):
             return kept if self._is_only_kept(target, region, node) else None
         bindings = list(self.scopes.reaching(target))
-        if not all(
+        outer = not all(
             each.how in _MADE and self.tree.inside(each.node, region.body) for each in bindings
-        ):
-            return kept if isinstance(region, cst.FunctionDef) else None
-        found = kept._replace(ends=frozenset())
+        )
+        if outer and self.accumulators.is_read_around(target, region):
+            return None
+        found = kept if outer else kept._replace(ends=frozenset())
         for use in self._reads(target, region):
             destination = self._destination_of_use(use, region, trail)
-            if destination is None:
+            if destination is None or (outer and self._records(use, target.value)):
                 return None
             found = found.joined(destination)
         return found
+
+    def _records(self, use: cst.CSTNode, path: str) -> bool:
+        """Return whether a line keeps what a sum is so far, which later passes add to."""
+        others = (each for each in self._added_around(use) if each.adding is not Adding.SUM)
+        return any(dotted(container_of(each.target)) != path for each in others)
+
+    def _added_around(self, use: cst.CSTNode) -> list[Addition]:
+        """Return what the line of a use adds to something."""
+        return [*filter(None, map(self.additions.parts, self.tree.ancestors(use)))]
 
     def _reads(self, target: cst.Name, region: Region) -> Iterator[cst.Name]:
         """Yield where a function, or a pass of a loop, reads a name, except additions to it."""
         for name in self.tree.within(region.body, cst.Name):
             if name.value != target.value or not self.scopes.reads(name) or self._fills(name):
                 continue
-            if not any(
-                parts is not None and self.tree.code(container_of(parts.target)) == target.value
-                for outer in self.tree.ancestors(name)
-                if isinstance(outer, (cst.Assign, cst.AugAssign))
-                for parts in (self.additions.parts(outer),)
-            ):
+            added = self._added_around(name)
+            if target.value not in (self.tree.code(container_of(each.target)) for each in added):
                 yield name
 
     def _is_only_kept(self, target: cst.BaseExpression, region: Region, node: cst.CSTNode) -> bool:
-        """Return whether no run of a function needs an attribute to which it adds at a node."""
+        """Return whether no pass needs an attribute to which a function adds at a node."""
         path = dotted(target) if isinstance(region, cst.FunctionDef) else ""
         return bool(path) and all(
-            dotted(each) != path
-            or not self.scopes.reads(each)
-            or self.additions.holds_entry(each)
-            or any(map(self.additions.parts, self.tree.ancestors(each)))
-            or self.additions.stands_apart(each, node)
-            or self._is_passed_over((each, region))
-            for each in self.tree.within(region.body, cst.Attribute)
+            not self._records(each, path)
+            and (
+                self.additions.holds_entry(each)
+                or bool(self._added_around(each))
+                or self.additions.stands_apart(each, node)
+                or self._is_passed_over((each, region))
+            )
+            for each in self._reads_of(path, region)
         )
+
+    def _reads_of(self, path: str, region: Region) -> Iterator[cst.Attribute]:
+        """Yield where a method, or another one of its class in every pass, reads an attribute."""
+        owner = self.scopes.class_of(region)
+        for each in self.functions.attributes(path.rpartition(".")[2]):
+            if dotted(each) == path and self.scopes.reads(each):
+                alike = owner is not None and owner is self.scopes.class_of(each)
+                hot = alike and self.frequencies.frequency(each) is Frequency.EVERY_PASS
+                if hot or self.tree.inside(each, region.body):
+                    yield each
 
     @memoized(True)
     def _is_passed_over(self, asked: tuple[cst.Attribute, Region]) -> bool:

@@ -58,7 +58,8 @@ class Placement(ValueAnalysis):
                 return False
             return self.on_host(node.value) or (bool(kept) and all(map(self._bound, kept)))
         if isinstance(node, cst.Subscript):
-            return self.on_host(node.value)
+            held = [each for each in self.hosting.origins.of(node).known if each is not node]
+            return self.on_host(node.value) or (bool(held) and all(map(self.on_host, held)))
         if isinstance(node, cst.UnaryOperation):
             return self.on_host(node.expression)
         if isinstance(node, cst.Tuple):
