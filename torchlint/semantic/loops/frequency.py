@@ -383,19 +383,19 @@ class Frequencies(LoopAnalysis):
         return bool(bindings) and all(
             bool(values := self.functions.held(each))
             and all(
-                self.rare(value, wanted) or self._sets_rarely(each.node, value, wanted, loop)
+                self.rare(value, wanted) or self._sets_rarely(each, value, wanted, loop)
                 for value in values
             )
             for each in bindings
         )
 
     def _sets_rarely(
-        self, line: cst.CSTNode, value: cst.BaseExpression, wanted: bool, loop: Loop | None
+        self, bound: Binding, value: cst.BaseExpression, wanted: bool, loop: Loop | None
     ) -> bool:
-        """Return whether a line of a loop resets a flag, or stands where few passes set it."""
+        """Return whether a line of a loop resets a flag, or stands where few passes set a name."""
         resets = self._spelling(value) == str(not wanted)
-        rare = resets or self.frequency(line) is Frequency.RARE
-        return rare and loop is self.loops.batch_loop(line)
+        rare = resets or ("." not in bound.name and self.frequency(bound.node) is Frequency.RARE)
+        return rare and loop is self.loops.batch_loop(bound.node)
 
     def tests_for_non_finite(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
         """Return whether a test comes out as `wanted` only when values are infinite or NaN."""
