@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS
 from torchlint.semantic.scope.limits import ASSIGNED
 from torchlint.semantic.scope.memo import memoized
@@ -155,8 +156,7 @@ class Networks(ValueAnalysis):
             if isinstance(func, cst.Attribute) and func.attr.value in PREPARING:
                 plain = [arg.value for arg in value.args if arg.keyword is None and not arg.star]
                 return self.roots(plain[index]) if index < len(plain) else _UNKNOWN
-            returned = [self._of_element(each, index) for each in self._returned(value)]
-            return frozenset[Root]().union(*returned) or frozenset({(value, index)})
+            return frozenset({(value, index)})
         return self.members(value, (index,))
 
     def _of_call(self, call: cst.Call) -> Roots:
@@ -171,25 +171,11 @@ class Networks(ValueAnalysis):
         function = self.functions.definition(func)
         if not isinstance(function, cst.FunctionDef):
             return frozenset({call})
-        found = {root for each in self._returned(call) for root in self.roots(each)}
-        for value in () if found else self.functions.returns(function):
+        found: set[Root] = set()
+        for value in self.functions.returns(function):
             given = self._passed_on(value, call, function)
             found |= self.roots(given) if given is not None else {call}
         return frozenset(found or {call})
-
-    def _returned(self, call: cst.Call) -> Sequence[cst.BaseExpression]:
-        """Return what the function of a call returns, if no other call in view runs it.
-
-        What several calls run makes another network for each of them.
-        """
-        function = self.functions.definition(call.func)
-        if not isinstance(function, cst.FunctionDef) or self.functions.is_generator(function):
-            return ()
-        if self.functions.callees(call) != (function,) or self.functions.callers(function) != (
-            call,
-        ):
-            return ()
-        return self.functions.returns(function)
 
     def _passed_on(
         self, value: cst.BaseExpression, call: cst.Call, function: cst.FunctionDef
@@ -207,11 +193,38 @@ class Networks(ValueAnalysis):
             return None
         return self.functions.passed(call, function, binding.name)
 
+    def _entered(self, roots: Roots) -> Roots:
+        """Return what creates networks, inside the functions that return them where it is known."""
+        return frozenset(inner for root in roots for inner in self._inside(root))
+
+    @cached_method
+    def _inside(self, root: Root) -> Roots:
+        found: Roots = frozenset()
+        match root:
+            case cst.Call():
+                found = found.union(*map(self.roots, self._returned(root)))
+            case (cst.Call() as call, int() as index):
+                found = found.union(*(self._of_element(v, index) for v in self._returned(call)))
+        return self._entered(found) or frozenset({root})
+
+    def _returned(self, call: cst.Call) -> Sequence[cst.BaseExpression]:
+        """Return what the function of a call returns, if no other call in view runs it.
+
+        What several calls run makes another network for each of them.
+        """
+        callees = self.functions.callees(call)
+        function = self.functions.definition(call.func)
+        if not isinstance(function, cst.FunctionDef) or callees != (function,):
+            return ()
+        if self.functions.callers(function) != (call,) or self.functions.is_generator(function):
+            return ()
+        return self.functions.returns(function)
+
     def _touch(self, one: Roots, other: Roots) -> bool:
         return any(
             self._contains(a, b, ASSIGNED) or self._contains(b, a, ASSIGNED)
-            for a in one
-            for b in other
+            for a in self._entered(one)
+            for b in self._entered(other)
             if a is not None and b is not None
         )
 
@@ -271,7 +284,7 @@ class Networks(ValueAnalysis):
 
     def unheld(self, network: cst.BaseExpression) -> Unheld | None:
         """Return what is known of a network that no optimizer changes; None for any other."""
-        roots = self.roots(network)
+        roots = self._entered(self.roots(network))
         if not roots or None in roots:
             return None
         frozen = self._frozen(roots)
@@ -295,11 +308,11 @@ class Networks(ValueAnalysis):
 
     def may_be_frozen(self, network: cst.BaseExpression) -> bool:
         """Return whether some code may stop parameters of a network from asking for gradients."""
-        return self._frozen(self.roots(network)) is not False
+        return self._frozen(self._entered(self.roots(network))) is not False
 
     def is_frozen(self, network: cst.BaseExpression) -> bool:
         """Return whether no parameter of a network asks for gradients, by its class or its user."""
-        roots = self.roots(network)
+        roots = self._entered(self.roots(network))
         return bool(roots) and self._frozen(roots) is True
 
     @cached_property
