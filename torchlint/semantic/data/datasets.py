@@ -10,6 +10,7 @@ from typing import Final
 
 import libcst as cst
 
+from torchlint.caching import cached_method
 from torchlint.semantic.data.itemkeys import ItemKeys
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.randomness import is_deterministic_transform, random_name
@@ -382,6 +383,11 @@ class Datasets(ValueAnalysis):
                     if plain and not lazy and self._opens(binding.value):
                         found[Trait.HANDLE] = name
         return found
+
+    @cached_method
+    def changes_object(self, method: cst.FunctionDef) -> bool:
+        """Return whether a method changes what its object, or a global, holds."""
+        return bool(self.work.changed(method, self._opens))
 
     def _opens(self, value: cst.BaseExpression | None) -> bool:
         """Return whether a value is an open file, or a part of one that is read lazily."""

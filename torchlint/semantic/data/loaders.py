@@ -324,16 +324,32 @@ class Loaders(LoopAnalysis):
         return iter(self._all.values())
 
     def changes_dataset(self, loader: Loader) -> bool:
-        """Return whether a batch loop sets an attribute of the dataset: workers hold copies."""
-        targets = (each.target for each in self.tree.all(cst.AssignTarget))
-        owners = [each.value for each in targets if isinstance(each, cst.Attribute)]
+        """Return whether code of a batch loop changes the dataset: workers hold copies."""
         made = self.origins.of(loader.dataset).values if loader.dataset is not None else ()
         return any(
             loader in self.made_by(owner.value)
             if isinstance(owner, cst.Attribute) and owner.attr.value == "dataset"
             else any(each is one for each in self.origins.of(owner).values for one in made)
-            for owner in owners
-            if self.loops.batch_loop(owner) is not None
+            for owner in self._changed_in_batch_loops
+        )
+
+    @cached_property
+    def _changed_in_batch_loops(self) -> list[cst.BaseExpression]:
+        """The objects of which code of a batch loop sets a part, or calls a method that does."""
+        lines = (*self.tree.all(cst.AssignTarget), *self.tree.all(cst.AugAssign))
+        calls = filter(self._changes_object, self.tree.all(cst.Call))
+        found: list[cst.BaseExpression] = []
+        for part in (*(line.target for line in lines), *(call.func for call in calls)):
+            while isinstance(part, (cst.Attribute, cst.Subscript)):
+                part = part.value
+                found.append(part)
+        return [each for each in found if self.is_in_loop(each, Role.TRAIN_BATCH, Role.EVAL_BATCH)]
+
+    def _changes_object(self, call: cst.Call) -> bool:
+        """Return whether a call is of a method that changes its object, or may be made for that."""
+        run = self.functions.callees(call) if isinstance(call.func, cst.Attribute) else ()
+        return any(map(self.datasets.changes_object, run)) or (
+            not run and isinstance(self.tree.parent(call), cst.Expr)
         )
 
     def at(self, call: cst.Call) -> Loader:
