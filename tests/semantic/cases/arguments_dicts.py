@@ -57,6 +57,26 @@ handed_out = {"batch_size": 8}
 fill_in(handed_out)
 DataLoader(ds, **handed_out)  # arg num_workers: unknown
 
+
+
+def train(ds, options, workers):
+    options["shuffle"] = True
+    return DataLoader(ds, batch_size=options["batch_size"], num_workers=workers["train"])
+
+
+def keep(options):
+    global kept
+    kept = options
+
+
+handed_on = {"batch_size": 8, "shuffle": False}
+workers = {"train": 4}
+train(ds, handed_on, workers)
+DataLoader(ds, 8, handed_on["shuffle"], num_workers=workers["train"])  # arg num_workers: 4; arg shuffle: decided
+kept_elsewhere = {"num_workers": 4}
+keep(kept_elsewhere)
+DataLoader(ds, num_workers=kept_elsewhere["num_workers"], **handed_on)  # arg num_workers: decided; arg batch_size: 8
+
 make = functools.partial(DataLoader, num_workers=4, pin_memory=True)
 make(ds, batch_size=8)  # kind: LOADER
 

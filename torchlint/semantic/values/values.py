@@ -79,6 +79,8 @@ _NOTHING: Final = object()
 _ABSENT: Final = Value(State.ABSENT)
 _DECIDED: Final = Value(State.DECIDED)
 _UNKNOWN: Final = Value(State.UNKNOWN)
+_READING: Final = (cst.Attribute, cst.Arg, cst.Comparison, cst.ComparisonTarget)
+"""What reads a dictionary and gives it no other name."""
 _CHANGES: Final = frozenset("update pop setdefault clear".split())
 _CONSTANTS: Final = {"True": True, "False": False, "None": None}
 
@@ -425,9 +427,25 @@ class Values(Analysis):
             return present[-1] if present else _ABSENT
         if isinstance(func, cst.Attribute) and func.attr.value in ("update", "append"):
             return None
-        name = self.names.name(func) or ""
-        handed = any(not arg.star and dotted(arg.value) == path for arg in call.args)
-        return _UNKNOWN if handed and not name.startswith("builtins.") else None
+        if (self.names.name(func) or "").startswith("builtins."):
+            return None
+        handed = [arg.value for arg in call.args if not arg.star and dotted(arg.value) == path]
+        return _UNKNOWN if any(self._may_change((call, each, key)) for each in handed) else None
+
+    @memoized(False)
+    def _may_change(self, place: tuple[cst.Call, cst.BaseExpression, str]) -> bool:
+        """Return whether what a call runs may change an entry of a dictionary that it gets."""
+        call, given, key = place
+        function = self.functions.callee(call)
+        taken = self.functions.taken(call, function, given) if function is not None else None
+        if taken is None or self._is_changed(taken.name, key):
+            return True
+        return any(
+            self._is_changed_inside(holder)
+            if isinstance(holder, cst.Subscript)
+            else not isinstance(holder, _READING)
+            for holder in map(self.tree.parent, self.scopes.readers(taken))
+        )
 
     def _single(self, key: str, value: cst.BaseExpression) -> cst.Dict:
         """Return a dictionary node with one entry, cached because facts are keyed by identity."""
