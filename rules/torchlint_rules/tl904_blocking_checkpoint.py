@@ -58,27 +58,22 @@ def _holds_both(script: Script, site: CallSite) -> bool:
     return {Kind.MODULE, Kind.OPTIMIZER} <= kinds
 
 
-def _interval(script: Script, node: cst.CSTNode, depth: int) -> int | None:
+def _interval(
+    script: Script, node: cst.CSTNode, depth: int, count: int | None = None
+) -> int | None:
     """Return after how many steps of a training a node runs again, 0 for an unknown number.
 
-    None if it does not run under a count of steps.
+    None if it does not run under a count of steps; `count` is that of what the node calls.
     """
-    counts = [_count(script, test) for test in script.tree.tests_around(node)]
-    counted = [count for count in counts if count is not None]
+    counts = (_count(script, test) for test in script.tree.tests_around(node))
+    count = next((each for each in counts if each is not None), count)
     loop = script.loops.batch_loop(node)
     if loop is not None:
-        return counted[0] if counted and loop.role is Role.TRAIN_BATCH else None
+        return count if loop.role is Role.TRAIN_BATCH else None
     function = script.scopes.function(node)
-    if function is None or depth == 0:
-        return None
-    for caller in script.functions.callers(function):
-        found = _interval(script, caller, depth - 1)
-        if found is not None:
-            return found
-        around = script.loops.batch_loop(caller)
-        if counted and around is not None and around.role is Role.TRAIN_BATCH:
-            return counted[0]
-    return None
+    callers = script.functions.callers(function) if function is not None and depth else ()
+    found = (_interval(script, caller, depth - 1, count) for caller in callers)
+    return next((each for each in found if each is not None), None)
 
 
 def _count(script: Script, test: cst.BaseExpression) -> int | None:
