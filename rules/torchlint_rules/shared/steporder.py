@@ -7,7 +7,17 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Act, Edits, Frequency, Loop, Role, SchedulerStep, Script, Update
+from torchlint.api import (
+    CALLERS,
+    Act,
+    Edits,
+    Frequency,
+    Loop,
+    Role,
+    SchedulerStep,
+    Script,
+    Update,
+)
 
 _RATES: Final = frozenset("lr get_lr get_last_lr param_groups".split())
 _STABLE: Final = frozenset({"builtins.isinstance", "builtins.hasattr"})
@@ -127,9 +137,13 @@ def _changes(script: Script, test: cst.BaseExpression, region: cst.CSTNode) -> b
         return True
     if any(script.name(call.func) not in _STABLE for call in script.tree.within(test, cst.Call)):
         return True
+    parts = script.tree.within(test, cst.Attribute)
+    kept = (binding for part in parts for binding in script.functions.bindings(part))
+    if any(script.loaders.is_in_loop(binding.node) for binding in kept):
+        return True
     loop = script.tree.parent(region)
     for name in script.tree.within(test, cst.Name):
-        for binding in script.scopes.reaching(name):
+        for binding in () if script.functions.is_self(name) else script.scopes.reaching(name):
             if binding.node is loop or script.tree.inside(binding.node, region):
                 return True
             if isinstance(binding.node, cst.Param) and name.value in _COUNTERS:
@@ -137,19 +151,21 @@ def _changes(script: Script, test: cst.BaseExpression, region: cst.CSTNode) -> b
     return False
 
 
-def _stepped_before(script: Script, step: SchedulerStep, region: cst.BaseSuite) -> bool:
+def _stepped_before(
+    script: Script, step: SchedulerStep, place: cst.CSTNode, depth: int = CALLERS
+) -> bool:
     """Return whether the optimizer has stepped before the loop, as torch requires."""
-    home = script.scopes.function(step.call)
-    if home is not None and home.body is region:
-        return False
-    start = script.tree.order(region)
-    whole = script.scopes.region(step.call)
-    return any(
+    start = script.tree.order(place)
+    if any(
         each.act is Act.STEP
         and script.tree.order(each.at) < start
         and _is_own(script, step, each) is not False
-        for each in script.optimizers.updates.within(whole)
-    )
+        for each in script.optimizers.updates.within(script.scopes.region(place))
+    ):
+        return True
+    function = script.scopes.function(place)
+    calls = script.functions.callers(function) if function is not None and depth else ()
+    return any(_stepped_before(script, step, call, depth - 1) for call in calls)
 
 
 # -- the fix --------------------------------------------------------------------------

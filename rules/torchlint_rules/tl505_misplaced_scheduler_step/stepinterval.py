@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Kind, Loop, Role, Schedule, SchedulerStep, Script, State
+from torchlint.api import CALLERS, Edits, Kind, Loop, Role, Schedule, SchedulerStep, Script, State
 from torchlint_rules.shared.steporder import is_now_and_then, line_of, sure_steps
 
 _TOTALS: Final = {
@@ -37,23 +37,26 @@ def mismatch(script: Script, step: SchedulerStep) -> tuple[str, Edits | None, st
     if not step.names or not step.made:
         return None
     loop = _pass_of(script, step.call)
-    found = (
-        _with_each_batch(script, step, loop)
-        if loop is not None and loop.role is Role.TRAIN_BATCH and loop.loader is not None
-        else _with_each_epoch(script, step)
-    )
+    found = None
+    if loop is not None and loop.role is Role.EPOCH:
+        found = _with_each_epoch(script, step, loop)
+    elif loop is not None and loop.role is Role.TRAIN_BATCH and loop.loader is not None:
+        found = _with_each_batch(script, step, loop)
     return (found.text, found.edits, found.title) if found is not None else None
 
 
-def _pass_of(script: Script, step: cst.Call) -> Loop | None:
-    """Return the batch loop with each pass of which a call runs, also through one function."""
-    loop, function = script.loops.batch_loop(step), script.scopes.function(step)
-    if loop is not None or function is None:
-        return loop
-    calls = script.functions.callers(function)
-    loop = script.loops.batch_loop(calls[0]) if len(calls) == 1 else None
-    rare = loop is not None and is_now_and_then(script, calls[0], loop.node.body)
-    return None if rare or is_now_and_then(script, step, function) else loop
+def _pass_of(script: Script, node: cst.CSTNode, depth: int = CALLERS) -> Loop | None:
+    """Return the loop with each pass of which a node runs, also through functions.
+
+    It is the batch loop if the node's function has one around it.
+    """
+    function = script.scopes.function(node)
+    loop = script.loops.batch_loop(node) or next(script.loops.around(node), None)
+    region = loop.node.body if loop is not None else function
+    if region is None or is_now_and_then(script, node, region):
+        return None
+    calls = script.functions.callers(function) if function is not None and depth else ()
+    return loop or (_pass_of(script, calls[0], depth - 1) if len(calls) == 1 else None)
 
 
 def _number(script: Script, made: Schedule, name: str) -> float | None:
@@ -65,14 +68,9 @@ def _number(script: Script, made: Schedule, name: str) -> float | None:
 # -- stepped once an epoch ---------------------------------------------------------------
 
 
-def _with_each_epoch(script: Script, step: SchedulerStep) -> _Message | None:
+def _with_each_epoch(script: Script, step: SchedulerStep, around: Loop) -> _Message | None:
     """Judge a scheduler that counts batches."""
-    around = next(script.loops.around(step.call), None)
-    if around is None or around.role is not Role.EPOCH:
-        return None
-    if is_now_and_then(script, step.call, around.node.body):
-        return None
-    counted = [_batches(script, each) for each in step.made]
+    counted = [_batches(script, each, around) for each in step.made]
     if not all(counted):
         return None
     name = script.code(step.scheduler)
@@ -88,14 +86,16 @@ def _listed(script: Script, step: SchedulerStep) -> str:
     return " or ".join(f"`{name}`" for name in sorted(names))
 
 
-def _batches(script: Script, made: Schedule) -> str:
+def _batches(script: Script, made: Schedule, around: Loop) -> str:
     """Return the argument by which a scheduler counts batches, empty if it may count epochs."""
     if made.name == "OneCycleLR":
         per_epoch = script.calls.at(made.call).expression("steps_per_epoch")
         total = script.calls.at(made.call).expression("total_steps")
         if per_epoch is not None and not script.values.value_of(per_epoch).equals(1):
             return f"`steps_per_epoch={script.code(per_epoch)}`"
-        if total is not None and _speaks(script, total) == "batches":
+        if total is None or _is_epochs(script, total, [around]):
+            return ""
+        if _speaks(script, total) == "batches":
             return f"`total_steps={script.code(total)}`"
         return ""
     if made.name != "CyclicLR":
@@ -140,7 +140,7 @@ def line_of_update(script: Script, line: cst.BaseStatement) -> cst.SimpleStateme
 def _with_each_batch(script: Script, step: SchedulerStep, loop: Loop) -> _Message | None:
     """Judge a scheduler that counts epochs, or too few batches."""
     epochs = list(_epoch_loops(script, loop))
-    if not epochs or is_now_and_then(script, step.call, loop.node.body):
+    if not epochs:
         return None
     reasons = [_too_soon(script, each, epochs) for each in step.made]
     if not all(reasons):
@@ -264,17 +264,16 @@ def _bound(script: Script, loop: Loop) -> cst.BaseExpression | None:
 
 def _is_epochs(script: Script, node: cst.BaseExpression, epochs: list[Loop]) -> bool:
     """Return whether an expression is the number of epochs."""
-    said = _speaks(script, node)
-    if said:
-        return said == "epochs"
     bounds = [bound for loop in epochs if (bound := _bound(script, loop)) is not None]
-    return any(script.values.code_of(bound) == script.values.code_of(node) for bound in bounds)
+    if any(script.values.code_of(bound) == script.values.code_of(node) for bound in bounds):
+        return True
+    return _speaks(script, node) == "epochs"
 
 
 def _counts_loader(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether the length of a loader is a part of a number, or of its names' values."""
-    names = script.tree.within(node, cst.Name)
-    parts = [node, *(script.values.value_of(each).node or each for each in names)]
+    named = (*script.tree.within(node, cst.Name), *script.tree.within(node, cst.Attribute))
+    parts = [node, *(script.values.value_of(each).node or each for each in named)]
     return any(
         script.name(call.func) == "builtins.len" and script.kind(call.args[0].value) is Kind.LOADER
         for part in parts
