@@ -102,7 +102,8 @@ class Batches(ValueAnalysis):
             for call in self.functions.run_in(region)
         ):
             return False
-        return not places or any(map(self._moves, places, regions))
+        drawn = map(self._batch_names, places, regions)
+        return not places or any(map(self._moves, regions, drawn))
 
     def are_sent(self, loader: Loader) -> bool:
         """Return whether a pass makes something of its batches for a device, or moves them."""
@@ -113,9 +114,8 @@ class Batches(ValueAnalysis):
             for call in self.functions.own(self._region(place), cst.Call)
         )
 
-    def _moves(self, place: cst.CSTNode, region: cst.CSTNode) -> bool:
-        """Return whether a pass moves its batches: if they are texts, what it draws itself."""
-        drawn = self._batch_names(place, region)
+    def _moves(self, region: cst.CSTNode, drawn: set[str], depth: int = CALLED) -> bool:
+        """Return whether code moves the batches that it gets: if they are texts, these alone."""
         names = self._computed(region, {*drawn})
         if self._are_texts(region, names):
             return any(
@@ -124,7 +124,7 @@ class Batches(ValueAnalysis):
                 if _moves(call)
                 for node in self._moved(call)
             )
-        return self._moves_what(region, names)
+        return self._moves_what(region, names, depth)
 
     def _hands_on(self, place: cst.CSTNode) -> bool:
         """Return whether other code gets the batches: of a generator, or a returned `iter(x)`."""
@@ -184,7 +184,7 @@ class Batches(ValueAnalysis):
     def _names_in(self, node: cst.CSTNode) -> Iterator[cst.Name]:
         return self.tree.within(node, cst.Name)
 
-    def _moves_what(self, region: cst.CSTNode, names: set[str], depth: int = CALLED) -> bool:
+    def _moves_what(self, region: cst.CSTNode, names: set[str], depth: int) -> bool:
         """Return whether code moves one of these names, or passes one to code that moves it."""
         for call in self.functions.own(region, cst.Call):
             if self.is_lost(call):
@@ -200,8 +200,7 @@ class Batches(ValueAnalysis):
             if not any(node.value in names for arg in call.args for node in self._roots(arg.value)):
                 continue
             if callee is not None and depth:
-                given = self._computed(callee, self._taken(call, callee, names))
-                if self._moves_what(callee, given, depth - 1):
+                if self._moves(callee, self._taken(call, callee, names), depth - 1):
                     return True
             if callee is not None and self._moves_kept(call, callee, names):
                 return True
