@@ -103,8 +103,7 @@ def _runs_again(script: Script, loop: Loop) -> bool:
     """Return whether a loop over batches runs in several epochs."""
     for outer in script.loops.around(loop.node):
         if outer.role is Role.EPOCH:
-            drawn = outer.node.iter if isinstance(outer.node, cst.For) else None
-            return not isinstance(drawn, cst.Call) or not _is_once(script, drawn)
+            return not script.loops.runs_once(outer.node)
     if _is_renewed(script, loop):
         return True
     function = script.scopes.function(loop.node)
@@ -118,12 +117,6 @@ def _is_renewed(script: Script, loop: Loop) -> bool:
         for handler in script.tree.within(loop.node.body, cst.ExceptHandler)
         for call in script.tree.within(handler, cst.Call)
     )
-
-
-def _is_once(script: Script, drawn: cst.Call) -> bool:
-    """Return whether a loop is over `range(1)`."""
-    once = len(drawn.args) == 1 and script.values.value_of(drawn.args[0].value).equals(1)
-    return once and script.name(drawn.func) == "builtins.range"
 
 
 def _in_every_pass(script: Script, node: cst.CSTNode, place: cst.CSTNode) -> bool:

@@ -280,7 +280,7 @@ class Loader(CallSite):
             if any(each.is_built_by(loop.node.body) for each in same):
                 return False
             if loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or _goes_around(loop.node):
-                return not loaders.runs_once(loop.node)
+                return not loaders.loops.runs_once(loop.node)
         function = loaders.scopes.function(place)
         if function is None or not depth or self.is_built_by(function):
             return False
@@ -528,14 +528,6 @@ class Loaders(LoopAnalysis):
         return (applies or self.gradients.grad(place) is Grad.OFF) and any(
             method_of(call) in TO_HOST for call in self.tree.within(place.body, cst.Call)
         )
-
-    def runs_once(self, node: cst.For | cst.While) -> bool:
-        """Return whether a loop certainly has one pass: `for epoch in range(1)`."""
-        counted = node.iter if isinstance(node, cst.For) else None
-        if not isinstance(counted, cst.Call) or len(counted.args) != 1:
-            return False
-        named = self.names.name(counted.func) == "builtins.range"
-        return named and self.values.value_of(counted.args[0].value).equals(1)
 
 
 def _goes_around(node: cst.For | cst.While) -> bool:

@@ -212,10 +212,18 @@ class Loops(ValueAnalysis):
             self._repeating.discard(function)
 
     def _is_repeated_call(self, call: cst.Call) -> bool:
-        if any(True for _ in self.around(call)):
+        if any(not self.runs_once(loop.node) for loop in self.around(call)):
             return True
         home = self.scopes.function(call)
         return home is not None and self.is_repeated(home)
+
+    def runs_once(self, node: LoopNode) -> bool:
+        """Return whether a loop certainly has one pass: `for epoch in range(1)`."""
+        counted = node.iter if isinstance(node, cst.For) else None
+        if not isinstance(counted, cst.Call) or len(counted.args) != 1:
+            return False
+        named = self.names.name(counted.func) == "builtins.range"
+        return named and self.values.value_of(counted.args[0].value).equals(1)
 
     # -- roles ----------------------------------------------------------------
 
