@@ -79,8 +79,7 @@ class Steps(LoopAnalysis):
         return all(self._updates(body) for body in self._passes(step))
 
     def _passes(self, step: Step) -> list[cst.BaseSuite]:
-        code, outer = self.code_around(step.backward), (cst.For, cst.While)
-        return [body for body in code if isinstance(self.tree.parent(body), outer)]
+        return [loop.node.body for loop in self.loops_of(step.backward)]
 
     def _updates(self, region: cst.CSTNode) -> bool:
         """Return whether code, or code it runs, steps anything or iterates over parameters."""
@@ -114,6 +113,11 @@ class Steps(LoopAnalysis):
         return self.frequencies.frequency(call) is Frequency.EVERY_PASS
 
     # -- other work of a loop ------------------------------------------------
+
+    def loops_of(self, node: cst.CSTNode) -> list[Loop]:
+        """Return the outermost training loops that run a node."""
+        holders = map(self.tree.parent, self.code_around(node))
+        return [self.loops.loop(each) for each in holders if isinstance(each, (cst.For, cst.While))]
 
     def code_around(self, node: cst.CSTNode, depth: int = CALLED) -> Iterator[cst.BaseSuite]:
         """Yield the outermost training loops that run a node, and the functions in between."""
