@@ -42,7 +42,7 @@ def _place(script: Script, call: cst.Call) -> str:
             or script.loops.frequency(call) is not Frequency.EVERY_PASS
         ):
             return ""
-        fresh = not _is_given(script, call) and any(
+        fresh = not _is_given(script, call.args[0].value) and any(
             script.calls.at(each).method in _GENERATES
             for each in script.tree.within(loop.node.body, cst.Call)
         )
@@ -50,7 +50,10 @@ def _place(script: Script, call: cst.Call) -> str:
     function = script.scopes.function(call)
     if function is None:
         return ""
-    if script.loops.rate(function) is Rate.STEP:
+    trained = script.loaders.is_in_loop(call, Role.TRAIN_BATCH)
+    if script.loops.rate(function) is Rate.STEP or (
+        trained and script.answer(_is_given, call.args[0].value, False)
+    ):
         often = script.loops.frequency(call) is Frequency.EVERY_PASS
         return "in every step" if often and _depends_on(script, call, function) else ""
     records = script.values.gradients.grad(call) is not Grad.OFF
@@ -59,11 +62,21 @@ def _place(script: Script, call: cst.Call) -> str:
     return "for every batch, without workers" if _collates(script, function) else ""
 
 
-def _is_given(script: Script, call: cst.Call) -> bool:
-    """Return whether a call gets text right from what its loop is over: `batch["text"]`."""
-    names = list(script.tree.within(call.args[0].value, cst.Name))
+def _is_given(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether text is right from what a loop is over, in functions too: `batch["text"]`."""
+    names = list(script.tree.within(node, cst.Name))
     bound = [each for name in names for each in script.scopes.reaching(name)]
-    return bool(bound) and all(each.how is How.LOOP for each in bound)
+    return bool(bound) and all(
+        each.how is How.LOOP or _all_given(script, script.functions.held(each)) for each in bound
+    )
+
+
+def _all_given(script: Script, values: list[cst.BaseExpression]) -> bool:
+    return bool(values) and not any(
+        any(True for _ in script.tree.within(each, cst.Call))
+        or not script.answer(_is_given, each, False)
+        for each in values
+    )
 
 
 def _depends_on(script: Script, call: cst.Call, region: cst.CSTNode) -> bool:
