@@ -163,8 +163,8 @@ def _of_function(script: Script, node: cst.Call, name: str) -> _Peeled:
     if name == "interpolate":
         given = site.given("input", 0)
         factor = site.argument("scale_factor")
-        literal = factor.literal if factor.is_literal else 1
-        grows = factor.state is State.ABSENT or (isinstance(literal, (int, float)) and literal >= 1)
+        number = factor.literal
+        grows = factor.state is State.ABSENT or (isinstance(number, (int, float)) and number >= 1)
         if given is None:
             return None, False
         return script.answer(_peeled, given.value, _NOTHING)[0], grows
