@@ -61,12 +61,15 @@ class LoaderBuiltInLoop(Rule):
                 continue
             loop = next(script.loops.around(outer), None)
             given = call.node.args[0].value if len(call.node.args) == 1 else None
-            if loop is None or loop.role is not Role.TRAIN_BATCH or given is None:
+            if loop is not None and loop.role is not Role.TRAIN_BATCH:
+                continue
+            if given is None or not script.loaders.is_in_loop(outer, Role.TRAIN_BATCH):
                 continue
             if script.loops.frequency(outer) is not Frequency.EVERY_PASS:
                 continue
             built = script.loaders.made_by(given)
-            if not built or any(script.tree.inside(each.node, loop.node) for each in built):
+            remade = (script.loaders.is_in_loop(each.node, Role.TRAIN_BATCH) for each in built)
+            if not built or any(remade):
                 continue
             shown = script.code(given)
             message = (

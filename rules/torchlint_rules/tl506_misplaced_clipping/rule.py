@@ -241,32 +241,25 @@ def _is_scaled(script: Script, call: cst.Call) -> bool:
     return owner is not None and script.kind(owner) is Kind.SCALER
 
 
-def _used_up(script: Script, call: cst.Call) -> tuple[cst.Name, cst.Assign] | None:
+def _used_up(script: Script, call: cst.Call) -> tuple[cst.BaseExpression, cst.Assign] | None:
     """Return an iterator over parameters that other code exhausts before this call."""
     given = call.args[0].value if call.args else None
-    if not isinstance(given, cst.Name):
-        return None
-    binding = script.scopes.only(given)
-    line, value = binding.node, binding.value
-    if (
-        not isinstance(line, cst.Assign)
-        or not isinstance(value, cst.Call)
-        or value is not line.value
-    ):
+    made = script.values.origins.of(given).known if given is not None else ()
+    value = made[0] if len(made) == 1 else None
+    line = script.tree.parent(value) if isinstance(value, cst.Call) else None
+    if given is None or not isinstance(value, cst.Call) or not isinstance(line, cst.Assign):
         return None
     if method_of(value) != "parameters" and script.name(value.func) != "builtins.filter":
         return None
     if script.scopes.home(line) is not script.scopes.home(call):
-        return None
+        again = script.loaders.is_in_loop(call) and not script.loaders.is_in_loop(line)
+        return (given, line) if again else None
     if any(not script.tree.inside(line, loop.node) for loop in script.loops.around(call)):
         return given, line
-    uses = [use for use in script.scopes.uses(binding) if use is not given]
+    uses = script.scopes.uses(script.scopes.only(given)) if isinstance(given, cst.Name) else ()
     first = [use for use in uses if script.tree.order(use) < script.tree.order(given)]
-    return (
-        (given, line)
-        if any(isinstance(script.tree.parent(use), cst.Arg) for use in first)
-        else None
-    )
+    passed = any(isinstance(script.tree.parent(use), cst.Arg) for use in first)
+    return (given, line) if passed else None
 
 
 def _adds_norms(script: Script, loop: cst.For) -> bool:
