@@ -134,7 +134,11 @@ def _bias_touched(script: Script, layer: Layer) -> bool:
     for mention in script.whole.functions.mentions("bias"):
         if not isinstance(mention, cst.Attribute):
             continue
+        taker = script.tree.taker(mention)
+        made = script.name(taker.func) if taker is not None else None  # a flag: `bias=config.bias`
         if isinstance(script.tree.parent(mention), cst.Comparison):
+            continue
+        if (made or "").rpartition(".")[2] in _BIASED:
             continue
         tests = [script.code(test) for test in script.tree.tests_around(mention)]
         if any("bias" in test for test in tests):
