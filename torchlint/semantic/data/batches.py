@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.semantic.data.loaders import Loader, Loaders
 from torchlint.semantic.scope.libraries import factory
 from torchlint.semantic.scope.limits import ASSIGNED, CALLED
+from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import index_of, method_of, named_arguments, receiver_of
@@ -71,6 +72,7 @@ class Batches(ValueAnalysis):
         names = {node.value for node in pieces if isinstance(node, cst.Name)}
         return any(self.shows_tensor(place, name) for name in names)
 
+    @memoized(False)
     def _is_used_as_tensor(self, node: cst.Name) -> bool:
         at: cst.CSTNode = node
         holder = self.tree.parent(at)
@@ -84,6 +86,11 @@ class Batches(ValueAnalysis):
                 return False
             at, holder = call, self.tree.parent(call)
         outer = self.tree.taker(at)
+        callee = self.functions.callee(outer) if outer is not None else None
+        if outer is not None and callee is not None and isinstance(at, cst.BaseExpression):
+            taken = self.functions.taken(outer, callee, at)
+            uses = self.scopes.readers(taken) if taken is not None else ()
+            return any(map(self._is_used_as_tensor, uses))
         if outer is not None:
             return (self.names.name(outer.func) or "").startswith("torch.")
         return isinstance(holder, (cst.BinaryOperation, cst.ComparisonTarget))
