@@ -336,10 +336,11 @@ class Loaders(LoopAnalysis):
     @cached_property
     def _changed_in_batch_loops(self) -> list[cst.BaseExpression]:
         """The objects of which code of a batch loop sets a part, or calls a method that does."""
-        lines = (*self.tree.all(cst.AssignTarget), *self.tree.all(cst.AugAssign))
-        calls = filter(self._changes_object, self.tree.all(cst.Call))
+        parts: list[cst.BaseExpression] = [line.target for line in self.tree.all(cst.AssignTarget)]
+        parts += [line.target for line in self.tree.all(cst.AugAssign)]
+        parts += [call.func for call in self.tree.all(cst.Call) if self._changes_object(call)]
         found: list[cst.BaseExpression] = []
-        for part in (*(line.target for line in lines), *(call.func for call in calls)):
+        for part in parts:
             while isinstance(part, (cst.Attribute, cst.Subscript)):
                 part = part.value
                 found.append(part)
