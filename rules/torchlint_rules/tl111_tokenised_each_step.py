@@ -50,10 +50,11 @@ def _place(script: Script, call: cst.Call) -> str:
     function = script.scopes.function(call)
     if function is None:
         return ""
-    trained = script.loaders.is_in_loop(call, Role.TRAIN_BATCH)
-    if script.loops.rate(function) is Rate.STEP or (
-        trained and script.answer(_is_given, call.args[0].value, False)
-    ):
+    is_step = script.loops.rate(function) is Rate.STEP
+    if not is_step and function.name.value != "forward":
+        trained = script.loaders.is_in_loop(call, Role.TRAIN_BATCH)
+        is_step = trained and script.answer(_is_given, call.args[0].value, False)
+    if is_step:
         often = script.loops.frequency(call) is Frequency.EVERY_PASS
         return "in every step" if often and _depends_on(script, call, function) else ""
     records = script.values.gradients.grad(call) is not Grad.OFF

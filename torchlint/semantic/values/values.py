@@ -436,16 +436,20 @@ class Values(Analysis):
     def _may_change(self, place: tuple[cst.Call, cst.BaseExpression, str]) -> bool:
         """Return whether what a call runs may change an entry of a dictionary that it gets."""
         call, given, key = place
-        function = self.functions.callee(call)
-        taken = self.functions.taken(call, function, given) if function is not None else None
-        if taken is None or self._is_changed(taken.name, key):
-            return True
-        return any(
-            self._is_changed_inside(holder)
-            if isinstance(holder, cst.Subscript)
-            else not isinstance(holder, _READING)
-            for holder in map(self.tree.parent, self.scopes.readers(taken))
+        run = self.functions.callees(call)
+        taken = [self.functions.taken(call, function, given) for function in run]
+        return not taken or any(
+            each is None
+            or self._is_changed(each.name, key)
+            or any(map(self._keeps_or_changes, map(self.tree.parent, self.scopes.readers(each))))
+            for each in taken
         )
+
+    def _keeps_or_changes(self, holder: cst.CSTNode | None) -> bool:
+        """Return whether what reads a dictionary names it anew, or changes what an entry holds."""
+        if isinstance(holder, cst.Subscript):
+            return self._is_changed_inside(holder)
+        return not isinstance(holder, _READING)
 
     def _single(self, key: str, value: cst.BaseExpression) -> cst.Dict:
         """Return a dictionary node with one entry, cached because facts are keyed by identity."""
