@@ -446,7 +446,7 @@ class Values(Analysis):
         )
 
     def _keeps_or_changes(self, holder: cst.CSTNode | None) -> bool:
-        """Return whether what reads a dictionary names it anew, or changes what an entry holds."""
+        """Return whether what reads a dictionary gives it a name, or changes inside an entry."""
         if isinstance(holder, cst.Subscript):
             return self._is_changed_inside(holder)
         return not isinstance(holder, _READING)
