@@ -41,7 +41,7 @@ class Graphs(Analysis):
     def are_trained_in(self, step: Step) -> bool:
         """Return whether a step trains on graphs, by what its loop names or its networks do."""
         loops = [each for each in self.loops.around(step.backward) if each.is_batch]
-        loops = loops or [*self.steps.loops_of(step.backward)]
+        loops = loops or self.steps.loops_of(step.backward)
         if any(
             _EDGES.fullmatch(word) for each in loops for word in self.tree.words(each.node.body)
         ):
