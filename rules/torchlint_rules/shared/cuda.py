@@ -239,7 +239,7 @@ def place(script: Script) -> cst.CSTNode | None:
     if moved is not None:
         if not guard.guards() or guard.starts(moved):
             return moved
-        made = (call for move in moves for call in makers(script, move.moved))
+        made = (call for move in moves for call in _makers_of(script, move))
         steps = [step.backward for step in script.loops.steps.all]
         return guard.first(call for call in made if guard.starts(call, *steps)) or moved
     loop = script.loops.guard.first(loop.node for loop in script.loops.of(Role.TRAIN_BATCH))
@@ -267,6 +267,14 @@ def _trained_moves(script: Script) -> list[Move]:
     return trained or [
         move for move in moves if not steps or script.scopes.home(move.call) in homes
     ]
+
+
+def _makers_of(script: Script, move: Move) -> Iterator[cst.Call]:
+    """Yield the calls that build a network which is moved, and those of the function that does."""
+    yield from makers(script, move.moved)
+    function = script.scopes.function(move.call)
+    if function is not None and script.scopes.class_of(function) is None:
+        yield from script.functions.callers(function)
 
 
 def _is_network(script: Script, moved: cst.BaseExpression, holder: cst.CSTNode | None) -> bool:

@@ -195,17 +195,28 @@ class Networks(ValueAnalysis):
 
     def _entered(self, roots: Roots) -> Roots:
         """Return what creates networks, inside the functions that return them where it is known."""
-        return frozenset(inner for root in roots for inner in self._inside(root))
+        found: set[Root] = set()
+        seen: set[Root] = set()
+        pending = [*roots]
+        while pending:
+            root = pending.pop()
+            if root not in seen:
+                seen.add(root)
+                inside = self._inside(root)
+                pending += inside
+                found |= frozenset() if inside else {root}
+        return frozenset(found) or roots
 
     @cached_method
     def _inside(self, root: Root) -> Roots:
-        found: Roots = frozenset()
+        """Return what creates a network that a function in view returns, empty for any other."""
         match root:
             case cst.Call():
-                found = found.union(*map(self.roots, self._returned(root)))
+                return frozenset[Root]().union(*map(self.roots, self._returned(root)))
             case (cst.Call() as call, int() as index):
-                found = found.union(*(self._of_element(v, index) for v in self._returned(call)))
-        return self._entered(found) or frozenset({root})
+                returned = self._returned(call)
+                return frozenset[Root]().union(*(self._of_element(v, index) for v in returned))
+        return frozenset()
 
     def _returned(self, call: cst.Call) -> Sequence[cst.BaseExpression]:
         """Return what the function of a call returns, if no other call in view runs it.
