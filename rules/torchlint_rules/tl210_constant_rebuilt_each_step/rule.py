@@ -23,6 +23,8 @@ _OF_VALUES: Final = frozenset(
     "torch.Tensor".split()
 )
 _OF_SIZES: Final = ("torch.ones",)
+_COPYING: Final = ("torch.tensor", "torch.as_tensor")
+"""What takes a number as data; `torch.FloatTensor(3)` takes a size."""
 _SIZES: Final = frozenset("data start end step steps size n m".split())
 _MASKS: Final = frozenset({"torch.tril", "torch.triu"})
 _PASSING: Final = frozenset(
@@ -131,7 +133,7 @@ def _is_listed(script: Script, node: cst.BaseExpression) -> bool:
 def _is_literal(script: Script, node: cst.BaseExpression, maker: str | None) -> bool:
     """Return whether data is literal numbers, possibly in lists or arrays, or a fixed number."""
     value = script.values.value_of(node)
-    if is_table(script, node):
+    if is_table(script, node) or (maker in _COPYING and _is_option(script, node)):
         return True
     if value.node is None or value.state is not State.KNOWN:
         return False
@@ -144,11 +146,18 @@ def _is_literal(script: Script, node: cst.BaseExpression, maker: str | None) -> 
         )
     if is_array(script, node, value.node):
         return True
-    # torch.FloatTensor(3) takes a size
-    if maker not in ("torch.tensor", "torch.as_tensor"):
+    if maker not in _COPYING:
         return False
     literal = isinstance(value.node, (cst.Integer, cst.Float, cst.UnaryOperation))
     return literal or _is_setting(script, value.node)
+
+
+def _is_option(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether a value is an attribute that keeps what the start of its object is given."""
+    if not isinstance(node, cst.Attribute) or not is_set_at_start(script, node):
+        return False
+    plain = (cst.Name, cst.Attribute, cst.Integer, cst.Float)
+    return all(isinstance(each.value, plain) for each in script.functions.attribute(node))
 
 
 def _is_setting(script: Script, value: cst.BaseExpression) -> bool:
