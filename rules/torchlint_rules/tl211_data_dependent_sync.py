@@ -30,6 +30,7 @@ _CURES: Final = {
     "arange": _NUMBER,
     "sorted": _NUMBER,
     "any": _WHOLE,
+    "elements": "stack the tests on the device, and read one result",
     "all": _WHOLE,
     "max": _WHOLE,
     "min": _WHOLE,

@@ -44,7 +44,7 @@ class HostSync(NamedTuple):
     node: cst.BaseExpression
     cause: Cause
     word: str = ""
-    """The last word of what is called, `test` of a condition, `mask` or `bounds` of a subscript."""
+    """The last word of what is called, or `test`, `elements`, `mask` or `bounds`."""
 
 
 _OPERATIONS: Final = {
@@ -206,10 +206,19 @@ class HostSyncs(ValueAnalysis):
             word = name.rpartition(".")[2]
             if self._waits(site, word):
                 yield HostSync(site.node, _FUNCTIONS[name], word)
+            elif word in _ITERATING and site.node.args and self._waits_often(site.node.args[0]):
+                yield HostSync(site.node, _FUNCTIONS[name], "elements")
         made = self.calls.of(*filter(_DISTRIBUTION.fullmatch, self.calls.called))
         for site in self._in(module, made):
             if site.node.args and site.argument("validate_args").state is State.ABSENT:
                 yield HostSync(site.node, Cause.CHECKED, "validate_args")
+
+    def _waits_often(self, arg: cst.Arg) -> bool:
+        """Return whether a comprehension tests a tensor of the device in each of its passes."""
+        value = arg.value
+        return isinstance(value, (cst.GeneratorExp, cst.ListComp)) and any(
+            True for _ in self.tested(value.elt)
+        )
 
     def _waits_as_method(self, site: CallSite) -> bool:
         """Return whether a method of a tensor asks the device."""
