@@ -204,7 +204,8 @@ class Networks(ValueAnalysis):
                 seen.add(root)
                 inside = self._inside(root)
                 pending += inside
-                found |= frozenset() if inside else {root}
+                if not inside:
+                    found.add(root)
         return frozenset(found) or roots
 
     @cached_method
