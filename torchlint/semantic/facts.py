@@ -155,7 +155,7 @@ class ModuleFacts(Networks):
         self.layers = Layers(values)
         self.submodules = Submodules(values)
         self.compiled = Compiled(values, self.submodules)
-        self.modes = Modes(loops, self.roots, self.same)
+        self.modes = Modes(loops, self.creators, self.same)
         self.stuck_modes = StuckModes(loops, self.modes)
         self.reach = Reach(loops)
         self.making = Making(values.functions, self, self.reach)

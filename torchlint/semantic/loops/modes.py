@@ -75,11 +75,11 @@ class Modes(LoopAnalysis):
     def __init__(
         self,
         loops: Loops,
-        roots: Callable[[cst.BaseExpression], frozenset[object]],
+        creators: Callable[[cst.BaseExpression], frozenset[object]],
         same: Callable[[cst.BaseExpression, cst.BaseExpression], bool],
     ) -> None:
         super().__init__(loops)
-        self.roots = roots
+        self.creators = creators
         self.same = same
         self._switches = [
             Memo[cst.CSTNode, "tuple[Switch, ...]"](
@@ -463,7 +463,7 @@ class Modes(LoopAnalysis):
 
     def _calls(self, network: cst.BaseExpression | None) -> list[cst.Call]:
         """Return the calls that make a network; none unless all are known."""
-        roots = self.roots(network) if network is not None else ()
+        roots = self.creators(network) if network is not None else ()
         calls = [root for root in roots if isinstance(root, cst.Call)]
         return calls if len(calls) == len(roots) else []
 

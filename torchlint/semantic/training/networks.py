@@ -110,9 +110,9 @@ class Networks(ValueAnalysis):
 
     def reads(self, network: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
         """Yield the names and attributes that may be a network, in whatever function."""
-        roots = self.roots(network) - _UNKNOWN
+        roots = self.creators(network) - _UNKNOWN
         for node in (*self.tree.all(cst.Name), *self.tree.all(cst.Attribute)):
-            if self.scopes.reads(node) and not roots.isdisjoint(self.roots(node)):
+            if self.scopes.reads(node) and not roots.isdisjoint(self.creators(node)):
                 yield node
 
     def members(self, container: cst.BaseExpression, steps: Steps) -> Roots:
@@ -192,6 +192,10 @@ class Networks(ValueAnalysis):
         if binding.how is not How.PARAMETER:
             return None
         return self.functions.passed(call, function, binding.name)
+
+    def creators(self, node: cst.BaseExpression) -> Roots:
+        """Return what creates a network, in the functions that return it where that is known."""
+        return self._entered(self.roots(node))
 
     def _entered(self, roots: Roots) -> Roots:
         """Return what creates networks, inside the functions that return them where it is known."""
@@ -296,7 +300,7 @@ class Networks(ValueAnalysis):
 
     def unheld(self, network: cst.BaseExpression) -> Unheld | None:
         """Return what is known of a network that no optimizer changes; None for any other."""
-        roots = self._entered(self.roots(network))
+        roots = self.creators(network)
         if not roots or None in roots:
             return None
         frozen = self._frozen(roots)
@@ -320,11 +324,11 @@ class Networks(ValueAnalysis):
 
     def may_be_frozen(self, network: cst.BaseExpression) -> bool:
         """Return whether some code may stop parameters of a network from asking for gradients."""
-        return self._frozen(self._entered(self.roots(network))) is not False
+        return self._frozen(self.creators(network)) is not False
 
     def is_frozen(self, network: cst.BaseExpression) -> bool:
         """Return whether no parameter of a network asks for gradients, by its class or its user."""
-        roots = self._entered(self.roots(network))
+        roots = self.creators(network)
         return bool(roots) and self._frozen(roots) is True
 
     @cached_property
