@@ -26,7 +26,7 @@ from torchlint.harness.child.run import end_with_parent, main
 from torchlint.harness.runs import forkserver, process
 from torchlint.harness.runs.forkserver import Forked
 
-__all__ = ["start"]
+__all__ = ["address", "start"]
 
 _IMPORTED = ("torch", "torch._dynamo", "torch.distributed.run")
 
@@ -41,30 +41,33 @@ def start(
     """Fork what a command starts: a run, or the process of torchrun with its arguments."""
     streams = [str(output), str(errors)]
     if tuple(command[:-1]) == process.COMMAND:
-        return _forked(_address(), command[-1], streams, variables)
+        return _forked(address(), command[-1], streams, variables)
     arguments = command[3:]
     before = arguments[: arguments.index("--no-python") + 1]
-    rank = [sys.executable, __file__, "rank", _address(), arguments[-1]]
-    return _forked(_address(), json.dumps([*before, *rank]), streams, variables)
+    rank = [sys.executable, __file__, "rank", address(), arguments[-1]]
+    return _forked(address(), json.dumps([*before, *rank]), streams, variables)
 
 
 def _forked(
-    address: str, order: str, streams: Sequence[str], environment: Mapping[str, str]
+    place: str, order: str, streams: Sequence[str], environment: Mapping[str, str]
 ) -> Forked:
     request = {"order": order, "streams": streams, "environment": dict(environment)}
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(f"\0{address}")
+        connection.connect(f"\0{place}")
         connection.sendall(json.dumps(request).encode() + b"\n")
         answers = cast("IO[bytes]", connection.makefile("rb", buffering=0))
     return Forked(json.loads(answers.readline())["pid"], answers)
 
 
 @functools.cache
-def _address() -> str:
-    """Start the process that forks, for all tests of this one, and return where it listens."""
-    address = f"torchlint-forks-{os.getpid()}"
+def address() -> str:
+    """Start the process that forks, for all tests of this one, and return where it listens.
+
+    It ends with the thread that starts it: call this in the main one before other threads `start`.
+    """
+    name = f"torchlint-forks-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(f"\0{address}")
+        listener.bind(f"\0{name}")
         listener.listen()
         server = subprocess.Popen(
             [sys.executable, __file__, "serve", str(listener.fileno())],
@@ -75,7 +78,7 @@ def _address() -> str:
         )
     atexit.register(server.wait)
     atexit.register(server.kill)
-    return address
+    return name
 
 
 def _serve(listener: socket.socket) -> NoReturn:
@@ -116,9 +119,9 @@ def _become(order: str) -> NoReturn:
     os._exit(code)
 
 
-def _stand_for_rank(address: str, order: str) -> NoReturn:
+def _stand_for_rank(place: str, order: str) -> NoReturn:
     """Fork a rank, hand on the signals that torchrun sends to it, and end as it ends."""
-    rank = _forked(address, order, (), os.environ)
+    rank = _forked(place, order, (), os.environ)
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda number, _: os.kill(rank.pid, number))
     code = rank.wait()

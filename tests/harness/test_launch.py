@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.forks import start
+from harness.forks import address, start
 from harness.scripts import PLAIN, write
 
 from torchlint.finding import Safety
@@ -32,6 +32,7 @@ TWO = Launcher(2)
 def forks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fork torchrun and its ranks, where what is asked is what happens in them."""
     if sys.platform == "linux":
+        address()
         monkeypatch.setattr(process, "start", start)
 
 
