@@ -321,8 +321,17 @@ class Loops(ValueAnalysis):
     def _told_to_step(self) -> frozenset[cst.Call]:
         """The helper calls that run backward and step (`loss_scaler(…, update_grad=…)`)."""
         return frozenset(
-            call for call in self.tree.all(cst.Call) if named_arguments(call, *_TELLING)
+            call
+            for call in self.tree.all(cst.Call)
+            if named_arguments(call, *_TELLING) or self._gets_loss_and_optimizer(call)
         )
+
+    def _gets_loss_and_optimizer(self, call: cst.Call) -> bool:
+        """Return whether a helper out of view gets a loss and an optimizer: timm's scaler."""
+        if type(call.func) is not cst.Name or len(call.args) < 2:
+            return False
+        kinds = [self.kinds.kind(arg.value) for arg in call.args[:2] if arg.keyword is None]
+        return kinds == [Kind.LOSS, Kind.OPTIMIZER] and not self.functions.callees(call)
 
     def _finishes(self, node: LoopNode) -> bool:
         """Return whether a pass only makes the final step for gradients left by an inner loop."""

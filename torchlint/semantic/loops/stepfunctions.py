@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import libcst as cst
@@ -51,18 +52,24 @@ class StepFunctions(LoopAnalysis):
             return False
         if self.ownership.rate(function) is not None or self._is_handed_on(function):
             return False
-        bodies = self.functions.reached(function.body)
-        acts = [
-            call
-            for body in bodies
-            for call in self.functions.own(body, cst.Call)
-            if self.loops.is_step(call) and not any(True for _ in self.loops.around(call))
-        ]
+        acts = list(self._acts(function.body, {function}))
         return (
             len({method_of(call) == "step" for call in acts}) > 1
             and not any(method_of(call) == "step" and self._is_of(call, function) for call in acts)
             and not self._repeats(function)
         )
+
+    def _acts(self, body: cst.CSTNode, seen: set[cst.CSTNode]) -> Iterator[cst.Call]:
+        """Yield the backward passes and steps that a body runs, outside of all loops."""
+        for call in self.functions.own(body, cst.Call):
+            if any(True for _ in self.loops.around(call)):
+                continue
+            if self.loops.is_step(call):
+                yield call
+            for callee in self.functions.reached(call, 1)[1:]:
+                if callee not in seen:
+                    seen.add(callee)
+                    yield from self._acts(callee, seen)
 
     def losses(self, function: cst.FunctionDef) -> list[cst.BaseExpression]:
         """Return the losses that a function hands back, for whatever goes backward."""

@@ -99,10 +99,12 @@ class Options(ValueAnalysis):
             if type(value.literal) is str
         ]
         long = [flag for flag in flags if flag.startswith("--")]
-        if not long:
+        named = long or [flag for flag in flags if flag.startswith("-")]
+        if not named:
             return None
         given = self.values.argument(call, "dest").literal
-        return given if type(given) is str else long[0][2:].replace("-", "_"), long[0]
+        held = given if type(given) is str else named[0].lstrip("-").replace("-", "_")
+        return held, named[0]
 
     def _option(self, call: cst.Call, flag: str) -> Option | None:
         default = self.values.argument(call, "default")
