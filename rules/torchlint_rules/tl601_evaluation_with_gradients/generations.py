@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import Grad, GraphUse, Role, Script, word_of
+from torchlint_rules.tl601_evaluation_with_gradients.predictions import is_called_with_graph
 
 _CHOOSING: Final = frozenset({"argmax", "multinomial"})
 
@@ -22,6 +23,9 @@ def generations(script: Script) -> Iterator[tuple[cst.For | cst.While, cst.Call]
         if script.loops.owner(loop.node) != "none":
             continue
         if script.loops.environments.are_stepped_in(loop.node.body):
+            continue
+        function = script.scopes.function(at)
+        if function is not None and not is_called_with_graph(script, function):
             continue
         own = [*script.functions.own(loop.node.body, cst.Call)]
         calls = [call for call in own if script.loops.module_call(call) is not None]

@@ -82,14 +82,20 @@ def _is_played(script: Script, node: cst.CSTNode) -> bool:
     return any(stepped(loop.node.body) for loop in script.loops.around(node))
 
 
+def is_called_with_graph(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether no code in view calls a method by its name without gradients."""
+    named = script.whole.functions.named_like(function)
+    return all(script.whole.values.gradients.grad(call) is Grad.ON for call in named)
+
+
 def _is_run(script: Script, function: cst.FunctionDef, above: Sequence[cst.CSTNode] = ()) -> bool:
-    """Return whether code in view runs a function, and none by its name without gradients.
+    """Return whether code in view runs a function, and none does so without gradients.
 
     What other methods of a class run is run if code in view runs these.
     """
-    named = list(script.whole.functions.named_like(function))
-    if any(script.whole.values.gradients.grad(call) is not Grad.ON for call in named):
+    if not is_called_with_graph(script, function):
         return False
+    named = script.whole.functions.named_like(function)
     owner = script.scopes.class_of(function)
     outer = [script.scopes.function(call) for call in (*named, *script.functions.callers(function))]
     return any(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -11,6 +12,7 @@ from torchlint.edit import Span
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.loops.stepfunctions import StepFunctions
+from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import last_line, method_of, named_arguments
 from torchlint.semantic.values.options import Options
@@ -165,23 +167,31 @@ class GradientAccumulations(LoopAnalysis):
         if not isinstance(loop.node, cst.For) or self._clears(loop.node):
             return None
         outer = next(self.loops.around(loop.node), None) or self.scopes.function(loop.node)
-        block = self.tree.parent(loop.node)
-        if outer is None or not isinstance(block, cst.IndentedBlock):
+        if outer is None:
             return None
         if self.kinds.loader(loop.node.iter) is not None:
             return None
-        behind = block.body[block.body.index(loop.node) + 1 :]
-        calls = [call for line in behind for call in self.functions.own(line, cst.Call)]
-        steps = [call for call in calls if self.loops.is_update(call)]
-        cleared = [
-            call for call in calls if method_of(call) in _CLEARING and not self._gives_up(call)
-        ]
-        thrown = any(self.tree.order(one) < self.tree.order(steps[0]) for one in cleared if steps)
-        return (
-            GradientAccumulation(loop, tuple(backwards), None, None)
-            if steps and not thrown
-            else None
+        calls = self._behind(loop.node, CALLED)
+        before = list(takewhile(lambda call: not self.loops.is_update(call), calls))
+        thrown = any(method_of(call) in _CLEARING and not self._gives_up(call) for call in before)
+        steps = len(before) < len(calls) and not thrown
+        return GradientAccumulation(loop, tuple(backwards), None, None) if steps else None
+
+    def _behind(self, line: cst.CSTNode, depth: int) -> list[cst.Call]:
+        """Return the calls behind a statement of a block, up to the step after its function."""
+        block, function = self.tree.parent(line), self.scopes.function(line)
+        if not isinstance(block, cst.IndentedBlock):
+            return []
+        lines = block.body[block.body.index(line) + 1 :]
+        calls = [call for each in lines for call in self.functions.own(each, cst.Call)]
+        callers = (
+            self.functions.callers(function)
+            if function is not None and block is function.body and depth
+            else []
         )
+        if len(callers) == 1 and not any(map(self.loops.is_update, calls)):
+            calls += self._behind(self.tree.statement(callers[0]), depth - 1)
+        return calls
 
     def _own(self, loop: Loop) -> Iterator[cst.Call]:
         """Yield the calls directly in a loop's passes, not in inner loops."""

@@ -76,7 +76,17 @@ class Steps(LoopAnalysis):
 
     def updates(self, step: Step) -> bool:
         """Return whether the loops around a step also change parameters."""
-        return all(self._updates(body) for body in self._passes(step))
+        loops = self.loops_of(step.backward)
+        return all(self._updates(loop.node.body) or self._adds_up(loop, CALLED) for loop in loops)
+
+    def _adds_up(self, loop: Loop, depth: int) -> bool:
+        """Return whether a loop goes through parts of a batch, for loops that change parameters."""
+        function = self.scopes.function(loop.node)
+        calls = self.functions.callers(function) if function is not None and depth else []
+        around = [outer for call in calls for outer in self.loops_of(call)]
+        return bool(around) and all(
+            self._updates(outer.node.body) or self._adds_up(outer, depth - 1) for outer in around
+        )
 
     def _passes(self, step: Step) -> list[cst.BaseSuite]:
         return [loop.node.body for loop in self.loops_of(step.backward)]

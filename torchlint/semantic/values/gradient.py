@@ -52,7 +52,9 @@ class Gradients(Analysis):
     def _decided(self, node: cst.CSTNode) -> Grad | cst.FunctionDef:
         """Return whether autograd records at a node, or the function whose callers decide it."""
         child: cst.CSTNode = node
+        later = False
         for outer in self.tree.ancestors(node):
+            later = later or type(outer) is cst.Lambda
             if type(outer) is cst.With and child is outer.body:
                 for item in reversed(outer.items):
                     mode = self.mode(item.item)
@@ -60,9 +62,10 @@ class Gradients(Analysis):
                         # enable_grad() has no effect inside inference_mode().
                         return Grad.OFF if self._inferring(outer) else mode
             elif type(outer) is cst.FunctionDef and child is outer.body:
-                return self._switched(node, outer) or outer
+                return self._switched(node, outer) or (Grad.UNKNOWN if later else outer)
             child = outer
-        return self._switched(node, self.tree.module_of(node)) or Grad.ON
+        switched = self._switched(node, self.tree.module_of(node))
+        return switched or (Grad.UNKNOWN if later else Grad.ON)
 
     def is_volatile(self, region: cst.CSTNode) -> bool:
         """Return whether code asks for no graph as before torch 0.4, by `volatile=True`."""
