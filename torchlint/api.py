@@ -23,6 +23,7 @@ from torchlint.semantic.script import Script
 from torchlint.semantic.syntax.methods import (
     container_of,
     index_of,
+    is_empty,
     is_none,
     last_line,
     last_word,
@@ -143,6 +144,7 @@ __all__ = [
     "Wrapped",
     "container_of",
     "index_of",
+    "is_empty",
     "is_none",
     "last_line",
     "last_word",

@@ -7,7 +7,18 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Grad, Impact, Kind, Rule, Script, index_of, receiver_of
+from torchlint.api import (
+    Finding,
+    Fix,
+    Grad,
+    Impact,
+    Kind,
+    Rule,
+    Script,
+    index_of,
+    is_empty,
+    receiver_of,
+)
 from torchlint_rules.shared.grouping import joined
 
 _TYPED: Final = {
@@ -99,16 +110,16 @@ def _members(script: Script, node: cst.BaseExpression) -> _Members:
     if not isinstance(node, cst.Name):
         return _Members(())
     value = script.scopes.only(node).assigned
+    if isinstance(value, cst.List) or is_empty(value):
+        return _grown(script, node, value)
     if isinstance(value, (cst.ListComp, cst.Call)):
         return _members(script, value)
-    if isinstance(value, cst.List):
-        return _grown(script, node, value)
     return _Members(())
 
 
-def _grown(script: Script, node: cst.Name, start: cst.List) -> _Members:
-    """Return the kind of the items of a list that starts as a literal and grows by `append`."""
-    elements = [element.value for element in start.elements]
+def _grown(script: Script, node: cst.Name, start: cst.BaseExpression | None) -> _Members:
+    """Return the kind of the items of a list that is made on the spot and grows by `append`."""
+    elements = [each.value for each in start.elements] if isinstance(start, cst.List) else []
     steady = bool(elements)
     for use in script.tree.spelled(node.value):
         if script.scopes.home(use) is not script.scopes.home(node):

@@ -294,18 +294,17 @@ def _with_closure(script: Script) -> Iterator[Misuse]:
 
 def _with_bfloat16(script: Script) -> Iterator[Misuse]:
     """Flag a scaler if autocast uses bfloat16 everywhere."""
-    makers = [
-        call
-        for call in script.optimizers.scaling.makers
-        if script.optimizers.scaling.is_always_on(call)
-    ]
-    if not makers:
-        return
     casts = [
         call for call in script.tree.all(cst.Call) if script.values.precision.autocast(call) is call
     ]
     if not casts or any(script.values.precision.dtype(call) != "torch.bfloat16" for call in casts):
         return
+    makers = [
+        call
+        for call in script.optimizers.scaling.makers
+        if script.optimizers.scaling.is_always_on(call)
+        or all(script.optimizers.scaling.is_on_with(call, cast) for cast in casts)
+    ]
     for call in makers:
         message = (
             "bfloat16 has the range of float32 and needs no scaler, and this one makes every step "

@@ -64,6 +64,13 @@ class Scaling(ValueAnalysis):
         enabled = self.values.argument(maker, "enabled")
         return enabled.state is State.ABSENT or enabled.equals(True)
 
+    def is_on_with(self, maker: cst.Call, autocast: cst.Call) -> bool:
+        """Return whether one function enables a scaler and autocast by the same value."""
+        given = [self.values.argument_node(each, "enabled") for each in (maker, autocast)]
+        written = {self.tree.code(each.value) for each in given if each is not None}
+        homes = {self.scopes.home(each) for each in (maker, autocast)}
+        return None not in given and len(written) == len(homes) == 1
+
     @cached_property
     def all(self) -> tuple[ScalerCall, ...]:
         """Every call of a scaler's method, in source order."""
