@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.calls.instances import SAME, WRAPPERS
+from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, prepared
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.libraries import INSTANTIATES
@@ -110,6 +110,10 @@ class Modes(LoopAnalysis):
         if given:
             found = set(map(self.depends_on_mode, given))
             return True if True in found else None if None in found else False
+        bindings = self.scopes.reaching(network)
+        inner = prepared(bindings[0]) if len(bindings) == 1 else None
+        if inner is not None:
+            return self.depends_on_mode(inner)
         value = self.values.value_of(network)
         if value.state is not State.KNOWN or not isinstance(value.node, cst.Call):
             return None
@@ -352,7 +356,7 @@ class Modes(LoopAnalysis):
     def _is_new(self, value: cst.BaseExpression | None) -> bool:
         if not isinstance(value, cst.Call) or self.names.name(value.func) in WRAPPERS:
             return False
-        return method_of(value) not in SAME
+        return method_of(value) not in (*SAME, *PREPARING)
 
     def is_configured(self, network: cst.BaseExpression) -> bool:
         """Return whether a configuration says which class a network is made of."""
