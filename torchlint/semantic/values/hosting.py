@@ -20,7 +20,14 @@ _MOVING: Final = ("cpu", "to", "cuda", "xpu")
 _MADE: Final = ("torch.nn.", "torchvision.models.")
 _PLAIN_BASES: Final = ("torch.nn.", "builtins.", "abc.", "typing.")
 _PARALLEL: Final = ("torch.nn.DataParallel", "torch.nn.parallel.")
-_KEEPING: Final = ("builtins.", "copy.", "torch.save", "torch.nn.utils.", "torch.optim.")
+_KEEPING: Final = (
+    "torch.compile",
+    "builtins.",
+    "copy.",
+    "torch.save",
+    "torch.nn.utils.",
+    "torch.optim.",
+)
 """What gets a network and moves it nowhere."""
 _DEFAULTS: Final = frozenset({"torch.set_default_device", "torch.set_default_tensor_type"})
 _HOST: Final = re.compile(r"cpu|torch\.[A-Z][A-Za-z0-9]*Tensor")
@@ -94,8 +101,15 @@ class Hosting(ValueAnalysis):
     def _made(self, network: cst.BaseExpression) -> list[cst.Call]:
         """Return the calls that make a network, empty if some are not in view."""
         values = self.origins.of(network).known
-        calls = [each for each in values if isinstance(each, cst.Call)]
-        return list(map(_unmoved, calls)) if len(calls) == len(values) else []
+        calls = [_unmoved(each) for each in values if isinstance(each, cst.Call)]
+        made: list[cst.Call] = []
+        for call in calls:
+            compiles = self.names.name(call.func) == "torch.compile" and call.args
+            found = self._made(call.args[0].value) if compiles else [call]
+            if not found:
+                return []
+            made += found
+        return made if len(calls) == len(values) else []
 
     def _is_plain(self, made: cst.Call) -> bool:
         """Return whether a call makes a network of code in view that works on no device."""
