@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 import libcst as cst
@@ -98,18 +99,18 @@ class Hosting(ValueAnalysis):
 
     # -- networks of a file -------------------------------------------------------
 
-    def _made(self, network: cst.BaseExpression) -> list[cst.Call]:
+    @memoized(())
+    def _made(self, network: cst.BaseExpression) -> tuple[cst.Call, ...]:
         """Return the calls that make a network, empty if some are not in view."""
         values = self.origins.of(network).known
         calls = [_unmoved(each) for each in values if isinstance(each, cst.Call)]
-        made: list[cst.Call] = []
-        for call in calls:
-            compiles = self.names.name(call.func) == "torch.compile" and call.args
-            found = self._made(call.args[0].value) if compiles else [call]
-            if not found:
-                return []
-            made += found
-        return made if len(calls) == len(values) else []
+        made = [
+            self._made(call.args[0].value)
+            if self.names.name(call.func) == "torch.compile" and call.args
+            else (call,)
+            for call in calls
+        ]
+        return tuple(chain(*made)) if len(calls) == len(values) and all(made) else ()
 
     def _is_plain(self, made: cst.Call) -> bool:
         """Return whether a call makes a network of code in view that works on no device."""
