@@ -234,8 +234,7 @@ def _changes(script: Script, whole: cst.BaseExpression) -> bool:
     if listed or tensor_use(script, whole) is TensorUse.WRITTEN:
         return True
     if not isinstance(target, cst.Name):
-        added = (script.code(each.target) for each in script.readings.accumulators.all())
-        return script.kind(whole) is Kind.LOSS or (script.code(target) if target else "") in added
+        return script.kind(whole) is Kind.LOSS or (target is not None and _is_sum(script, target))
     return any(
         each.how is How.AUGMENTED
         or (
@@ -245,6 +244,21 @@ def _changes(script: Script, whole: cst.BaseExpression) -> bool:
         )
         for each in script.scopes.scope(target).bindings.get(target.value, ())
     )
+
+
+def _is_sum(script: Script, start: cst.BaseExpression) -> bool:
+    """Return whether something is added to an entry or an attribute that holds a start value."""
+    sums = [each.target for each in script.readings.accumulators.all()]
+    home = script.scopes.home(start)
+    sums += [each.target for each in script.tree.within(home, cst.AugAssign)]
+    sums += [
+        each.target
+        for line in script.tree.within(home, cst.Assign)
+        for each in line.targets
+        if script.code(each.target)
+        in map(script.code, script.tree.within(line.value, type(each.target)))
+    ]
+    return script.code(start) in map(script.code, sums)
 
 
 def _advice(script: Script, node: cst.CSTNode, verb: str = "make") -> str:
