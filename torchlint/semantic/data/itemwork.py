@@ -13,7 +13,7 @@ from torchlint.semantic.loops.keeping import Keeping
 from torchlint.semantic.scope.libraries import TO_HOST
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.scopes import How, dotted
-from torchlint.semantic.scope.words import names_owner_of_device
+from torchlint.semantic.scope.words import names_run
 from torchlint.semantic.syntax.methods import container_of, method_of, named_arguments
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
@@ -260,7 +260,7 @@ class ItemWork(ValueAnalysis):
             return False
         found = self.scopes.reaching(node)
         local = all(self.scopes.function(each.node) is not None for each in found)
-        return bool(found) and local and not names_owner_of_device(node.value)
+        return bool(found) and local and not names_run(node.value)
 
     # -- indexing -------------------------------------------------------------
 

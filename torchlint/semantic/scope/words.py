@@ -47,6 +47,6 @@ def names_settings(identifier: str) -> bool:
     return not _SETTINGS.isdisjoint(words(identifier))
 
 
-def names_owner_of_device(identifier: str) -> bool:
-    """Return whether a name is one for an object whose `device` is that of a run, no tensor's."""
+def names_run(identifier: str) -> bool:
+    """Return whether a name is one for what a run is configured or driven with, so no tensor."""
     return names_settings(identifier) or not _OWNERS.isdisjoint(words(identifier))

@@ -12,7 +12,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.instances import SAME
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.scope.words import names_owner_of_device
+from torchlint.semantic.scope.words import names_run
 from torchlint.semantic.syntax.methods import last_word, receiver_of
 from torchlint.semantic.values.kind import Kind, derived
 from torchlint.semantic.values.known import ValueAnalysis
@@ -93,7 +93,7 @@ class Hosting(ValueAnalysis):
     def _is_elsewhere(self, node: cst.BaseExpression) -> bool:
         """Return whether an argument of `to` is a type, the host, or the device of a value."""
         if isinstance(node, cst.Attribute) and node.attr.value in ("device", "dtype"):
-            return not names_owner_of_device(last_word(node.value))
+            return not names_run(last_word(node.value))
         name = self.names.name(node) or ""
         return name.startswith("torch.") or self._names_host(node)
 
