@@ -63,12 +63,12 @@ class LoaderBuiltInLoop(Rule):
             given = call.node.args[0].value if len(call.node.args) == 1 else None
             if loop is not None and loop.role is not Role.TRAIN_BATCH:
                 continue
-            if given is None or not script.loaders.is_in_loop(outer, Role.TRAIN_BATCH):
+            if given is None or not script.loops.is_in_loop(outer, Role.TRAIN_BATCH):
                 continue
             if script.loops.frequency(outer) is not Frequency.EVERY_PASS:
                 continue
             built = script.loaders.made_by(given)
-            remade = (script.loaders.is_in_loop(each.node, Role.TRAIN_BATCH) for each in built)
+            remade = (script.loops.is_in_loop(each.node, Role.TRAIN_BATCH) for each in built)
             if not built or any(remade):
                 continue
             shown = script.code(given)

@@ -52,7 +52,7 @@ def _place(script: Script, call: cst.Call) -> str:
         return ""
     is_step = script.loops.rate(function) is Rate.STEP
     if not is_step and function.name.value != "forward":
-        trained = script.loaders.is_in_loop(call, Role.TRAIN_BATCH)
+        trained = script.loops.is_in_loop(call, Role.TRAIN_BATCH)
         is_step = trained and script.answer(_is_given, call.args[0].value, False)
     if is_step:
         often = script.loops.frequency(call) is Frequency.EVERY_PASS

@@ -139,7 +139,7 @@ def _changes(script: Script, test: cst.BaseExpression, region: cst.CSTNode) -> b
         return True
     parts = script.tree.within(test, cst.Attribute)
     kept = (binding for part in parts for binding in script.functions.bindings(part))
-    if any(script.loaders.is_in_loop(binding.node) for binding in kept):
+    if any(script.loops.is_in_loop(binding.node) for binding in kept):
         return True
     loop = script.tree.parent(region)
     for name in script.tree.within(test, cst.Name):

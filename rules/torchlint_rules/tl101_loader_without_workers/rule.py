@@ -65,7 +65,7 @@ class LoaderWithoutWorkers(Rule):
                 continue
             if loader.takes_one_batch_a_pass or is_explained(script, loader):
                 continue
-            if script.loaders.is_in_loop(loader.node, Role.TRAIN_BATCH):
+            if script.loops.is_in_loop(loader.node, Role.TRAIN_BATCH):
                 continue
             if keeps_on_device(script, loader, traits):
                 continue

@@ -252,7 +252,7 @@ def _used_up(script: Script, call: cst.Call) -> tuple[cst.BaseExpression, cst.As
     if method_of(value) != "parameters" and script.name(value.func) != "builtins.filter":
         return None
     if script.scopes.home(line) is not script.scopes.home(call):
-        again = script.loaders.is_in_loop(call) and not script.loaders.is_in_loop(line)
+        again = script.loops.is_in_loop(call) and not script.loops.is_in_loop(line)
         return (given, line) if again else None
     if any(not script.tree.inside(line, loop.node) for loop in script.loops.around(call)):
         return given, line

@@ -21,7 +21,6 @@ from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.scope.labels import label
 from torchlint.semantic.scope.libraries import TO_HOST
 from torchlint.semantic.scope.limits import CALLERS
-from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import How
 from torchlint.semantic.syntax.methods import method_of, receiver_of, word_of
 from torchlint.semantic.values.calls import CallSite
@@ -239,7 +238,7 @@ class Loader(CallSite):
             bool(self.passes)
             and not self.escapes
             and isinstance(loaders.tree.parent(self.node), (cst.Assign, cst.For))
-            and not any(map(loaders.is_in_loop, (self.node, *self.passes)))
+            and not any(map(loaders.loops.is_in_loop, (self.node, *self.passes)))
             and all(loaders.copies_outputs(each, self.node) for each in self.passes)
         )
 
@@ -344,7 +343,8 @@ class Loaders(LoopAnalysis):
             while isinstance(part, (cst.Attribute, cst.Subscript)):
                 part = part.value
                 found.append(part)
-        return [each for each in found if self.is_in_loop(each, Role.TRAIN_BATCH, Role.EVAL_BATCH)]
+        in_loop = self.loops.is_in_loop
+        return [each for each in found if in_loop(each, Role.TRAIN_BATCH, Role.EVAL_BATCH)]
 
     def _changes_object(self, call: cst.Call) -> bool:
         """Return whether a call is of a method that changes its object, or may be made for that."""
@@ -502,19 +502,6 @@ class Loaders(LoopAnalysis):
         if name.startswith(("builtins.", "tqdm.")):
             return False
         return self.functions.callee(call) is None and not self.functions.definition(call.func)
-
-    def is_in_loop(self, node: cst.CSTNode, *roles: Role) -> bool:
-        """Return whether code in view runs a node in a loop, of one of the given roles if any."""
-        return self._is_in_loop((node, roles))
-
-    @memoized(False)
-    def _is_in_loop(self, place: tuple[cst.CSTNode, tuple[Role, ...]]) -> bool:
-        node, roles = place
-        if any(not roles or loop.role in roles for loop in self.loops.around(node)):
-            return True
-        function = self.scopes.function(node)
-        callers = self.functions.callers(function) if function is not None else ()
-        return any(self._is_in_loop((call, roles)) for call in callers)
 
     def copies_outputs(self, place: cst.CSTNode, made: cst.Call) -> bool:
         """Return whether a loop applies a network and copies what that returns to the host.

@@ -160,6 +160,19 @@ class Loops(ValueAnalysis):
                 found = (outer, *found)
         return found
 
+    def is_in_loop(self, node: cst.CSTNode, *roles: Role) -> bool:
+        """Return whether code in view runs a node in a loop, of one of the given roles if any."""
+        return self._is_in_loop((node, roles))
+
+    @memoized(False)
+    def _is_in_loop(self, place: tuple[cst.CSTNode, tuple[Role, ...]]) -> bool:
+        node, roles = place
+        if any(not roles or loop.role in roles for loop in self.around(node)):
+            return True
+        function = self.scopes.function(node)
+        callers = self.functions.callers(function) if function is not None else ()
+        return any(self._is_in_loop((call, roles)) for call in callers)
+
     @cached_method
     def innermost(self, node: cst.CSTNode) -> LoopNode | None:
         """Return the innermost loop of the same function or class around a node."""
