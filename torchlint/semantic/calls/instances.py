@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.calls.annotations import named_types
 from torchlint.semantic.scope.names import Names
 from torchlint.semantic.scope.scopes import Binding, How, Scopes
-from torchlint.semantic.syntax.methods import choices_of, last_word, method_of, receiver_of
+from torchlint.semantic.syntax.methods import choices_of, last_word, receiver_of
 from torchlint.semantic.syntax.tree import Tree
 
 WRAPPERS: Final = frozenset({
@@ -21,7 +21,10 @@ WRAPPERS: Final = frozenset({
 """Functions that return the network passed to them."""
 SAME: Final = frozenset("to cuda cpu half float double bfloat16 train eval".split())
 """Methods that return their own object."""
-PREPARING: Final = ("prepare", "setup", "setup_module", "setup_dataloaders", "setup_optimizers")
+PREPARING: Final = frozenset(
+    "prepare prepare_model prepare_data_loader prepare_optimizer prepare_scheduler "
+    "setup setup_module setup_dataloaders setup_optimizers".split()
+)
 """Methods that return all their arguments (`accelerator.prepare(…)`)."""
 CONTAINERS: Final = frozenset({
     "torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential", "builtins.list",
@@ -222,11 +225,13 @@ class Instances:
     def _bound_value(self, binding: Binding) -> cst.BaseExpression | None:
         if binding.how in _GIVEN or binding.how is How.LOOP:
             return binding.value
-        if type(binding.value) is not cst.Call or len(binding.path) != 1:
+        call = binding.value
+        if type(call) is not cst.Call or len(binding.path) != 1 or binding.how is not How.UNPACKED:
             return None
-        if binding.how is not How.UNPACKED:
-            return None
-        return prepared(binding) if method_of(binding.value) in PREPARING else binding.value
+        func, position = call.func, binding.path[0]
+        if type(func) is not cst.Attribute or func.attr.value not in PREPARING:
+            return call
+        return call.args[position].value if position < len(call.args) else None
 
     def _given(self) -> Iterator[_Flow]:
         """Yield the flows from arguments of calls to parameters."""
@@ -291,17 +296,6 @@ class Instances:
             for base in owner.bases:
                 found.setdefault(last_word(base.value), []).append(owner.name.value)
         return found
-
-
-def prepared(binding: Binding) -> cst.BaseExpression | None:
-    """Return what Accelerate or Fabric prepares under a name, None if they do not."""
-    call = binding.value
-    if not isinstance(call, cst.Call) or method_of(call) not in PREPARING:
-        return None
-    plain = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
-    if not binding.path:
-        return plain[0] if len(plain) == 1 else None
-    return plain[binding.path[0]] if binding.path[0] < len(plain) else None
 
 
 def parts_of(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:

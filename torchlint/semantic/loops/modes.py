@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.caching import cached_method
-from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, prepared
+from torchlint.semantic.calls.instances import SAME, WRAPPERS
 from torchlint.semantic.loops.analysis import LoopAnalysis
 from torchlint.semantic.loops.loops import Loops
 from torchlint.semantic.scope.libraries import INSTANTIATES
@@ -110,14 +110,12 @@ class Modes(LoopAnalysis):
         if given:
             found = set(map(self.depends_on_mode, given))
             return True if True in found else None if None in found else False
-        bindings = self.scopes.reaching(network)
-        inner = prepared(bindings[0]) if len(bindings) == 1 else None
-        if inner is not None:
-            return self.depends_on_mode(inner)
         value = self.values.value_of(network)
-        if value.state is not State.KNOWN or not isinstance(value.node, cst.Call):
-            return None
-        return self._of_call(value.node)
+        if value.state is State.KNOWN and isinstance(value.node, cst.Call):
+            if (told := self._of_call(value.node)) is not None:
+                return told
+        found = set(map(self._of_call, self._calls(network)))
+        return True if True in found else None if None in found or not found else False
 
     def _given(self, network: cst.BaseExpression) -> list[cst.BaseExpression]:
         """Return what callers pass for a network that is a parameter."""
@@ -356,7 +354,7 @@ class Modes(LoopAnalysis):
     def _is_new(self, value: cst.BaseExpression | None) -> bool:
         if not isinstance(value, cst.Call) or self.names.name(value.func) in WRAPPERS:
             return False
-        return method_of(value) not in (*SAME, *PREPARING)
+        return method_of(value) not in SAME
 
     def is_configured(self, network: cst.BaseExpression) -> bool:
         """Return whether a configuration says which class a network is made of."""
