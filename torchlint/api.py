@@ -23,7 +23,6 @@ from torchlint.semantic.script import Script
 from torchlint.semantic.syntax.methods import (
     container_of,
     index_of,
-    is_empty,
     is_none,
     last_line,
     last_word,
@@ -144,7 +143,6 @@ __all__ = [
     "Wrapped",
     "container_of",
     "index_of",
-    "is_empty",
     "is_none",
     "last_line",
     "last_word",

@@ -7,18 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import (
-    Finding,
-    Fix,
-    Grad,
-    Impact,
-    Kind,
-    Rule,
-    Script,
-    index_of,
-    is_empty,
-    receiver_of,
-)
+from torchlint.api import Finding, Fix, Grad, Impact, Kind, Rule, Script, index_of, receiver_of
 from torchlint_rules.shared.grouping import joined
 
 _TYPED: Final = {
@@ -110,7 +99,7 @@ def _members(script: Script, node: cst.BaseExpression) -> _Members:
     if not isinstance(node, cst.Name):
         return _Members(())
     value = script.scopes.only(node).assigned
-    if isinstance(value, cst.List) or is_empty(value):
+    if isinstance(value, cst.List) or script.names.is_empty(value):
         return _grown(script, node, value)
     if isinstance(value, (cst.ListComp, cst.Call)):
         return _members(script, value)

@@ -294,6 +294,8 @@ def _with_closure(script: Script) -> Iterator[Misuse]:
 
 def _with_bfloat16(script: Script) -> Iterator[Misuse]:
     """Flag a scaler if autocast uses bfloat16 everywhere."""
+    if not script.optimizers.scaling.makers:
+        return
     casts = [
         call for call in script.tree.all(cst.Call) if script.values.precision.autocast(call) is call
     ]

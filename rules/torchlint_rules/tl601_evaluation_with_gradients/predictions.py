@@ -83,7 +83,7 @@ def _is_played(script: Script, node: cst.CSTNode) -> bool:
 
 
 def is_called_with_graph(script: Script, function: cst.FunctionDef) -> bool:
-    """Return whether no code in view calls a method by its name without gradients."""
+    """Return whether gradients are on in all calls of a method by its name."""
     named = script.whole.functions.named_like(function)
     return all(script.whole.values.gradients.grad(call) is Grad.ON for call in named)
 

@@ -31,7 +31,7 @@ _FEWEST: Final = 6
 _RUNS_FIT: Final = 60
 _WINDOW: Final = (1.0, 5.0)
 """The least and the most seconds of a window."""
-_START: Final = 5.0
+_LEAST_LIMIT: Final = 5.0
 """The seconds that a run may always take: workers start slowly on a busy machine."""
 _BESIDE: Final = 2
 """The number of runs between two of the original."""
@@ -236,7 +236,7 @@ class Runs:
             leader=surveyed.trace.leader if surveyed else self._leader,
             module=plan.module,
         )
-        limit = max(_START, HANGS * max(self._walls)) if self._walls else math.inf
+        limit = max(_LEAST_LIMIT, HANGS * max(self._walls)) if self._walls else math.inf
         started = time.monotonic()
         trace = self._runner.start(task, limit)
         if trace.failure is not None and trace.failure.kind == "timeout":

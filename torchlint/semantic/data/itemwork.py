@@ -16,7 +16,6 @@ from torchlint.semantic.scope.scopes import How, dotted
 from torchlint.semantic.scope.words import names_run
 from torchlint.semantic.syntax.methods import (
     container_of,
-    is_empty,
     method_of,
     named_arguments,
 )
@@ -310,7 +309,7 @@ class ItemWork(ValueAnalysis):
     def is_made_of_names(self, read: cst.FunctionDef) -> bool:
         """Return whether an item holds only the index and what the object was given."""
         local = self.scopes.scope_at(read).bindings
-        return all(map(is_empty, self.functions.own(read, cst.Call))) and all(
+        return all(map(self.names.is_empty, self.functions.own(read, cst.Call))) and all(
             isinstance(node.value, cst.Name) and node.value.value in local
             for node in self.functions.own(read, cst.Subscript)
         )

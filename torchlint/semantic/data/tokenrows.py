@@ -10,7 +10,7 @@ import libcst as cst
 
 from torchlint.semantic.scope.scopes import dotted
 from torchlint.semantic.scope.words import words
-from torchlint.semantic.syntax.methods import container_of, is_empty
+from torchlint.semantic.syntax.methods import container_of
 from torchlint.semantic.values.known import ValueAnalysis
 
 _LOADED: Final = re.compile(
@@ -86,7 +86,7 @@ class TokenRows(ValueAnalysis):
     def _parts(self, node: cst.BaseExpression) -> list[cst.BaseExpression]:
         """Return the items of a list: those written in it, and those added to it."""
         written = [node] if isinstance(node, cst.List) else self._values(node) or []
-        if not all(isinstance(value, cst.List) or is_empty(value) for value in written):
+        if not all(isinstance(value, cst.List) or self.names.is_empty(value) for value in written):
             return []
         found = [
             each.value

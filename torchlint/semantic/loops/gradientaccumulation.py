@@ -174,11 +174,14 @@ class GradientAccumulations(LoopAnalysis):
         calls = self._behind(loop.node, CALLED)
         before = list(takewhile(lambda call: not self.loops.is_update(call), calls))
         thrown = any(method_of(call) in _CLEARING and not self._gives_up(call) for call in before)
-        steps = len(before) < len(calls) and not thrown
-        return GradientAccumulation(loop, tuple(backwards), None, None) if steps else None
+        is_stepped = len(before) < len(calls) and not thrown
+        return GradientAccumulation(loop, tuple(backwards), None, None) if is_stepped else None
 
     def _behind(self, line: cst.CSTNode, depth: int) -> list[cst.Call]:
-        """Return the calls behind a statement of a block, up to the step after its function."""
+        """Return the calls after a statement in its block.
+
+        Where none of them steps, what follows the one call of its function comes next.
+        """
         block, function = self.tree.parent(line), self.scopes.function(line)
         if not isinstance(block, cst.IndentedBlock):
             return []

@@ -136,6 +136,13 @@ class Names:
         """Return the function of torch by which a call creates a tensor."""
         return factory(self.name(call.func))
 
+    def is_empty(self, node: cst.CSTNode | None) -> bool:
+        """Return whether a value is a new list or dictionary without entries: `[]`, `dict()`."""
+        if isinstance(node, (cst.List, cst.Dict)):
+            return not node.elements
+        made = self.name(node.func) if isinstance(node, cst.Call) and not node.args else None
+        return made in ("builtins.list", "builtins.dict")
+
     def is_partial(self, call: cst.Call) -> bool:
         """Return whether a call makes an object of `functools.partial`."""
         return self.name(call.func) == "functools.partial"

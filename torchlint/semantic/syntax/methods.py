@@ -21,15 +21,6 @@ def receiver_of(node: cst.CSTNode | None, *methods: str) -> cst.BaseExpression |
     return node.func.value if not methods or node.func.attr.value in methods else None
 
 
-def is_empty(node: cst.CSTNode | None) -> bool:
-    """Return whether a value is a new list or dictionary without entries: `[]`, `dict()`."""
-    if type(node) is cst.List or type(node) is cst.Dict:
-        return not node.elements
-    if type(node) is not cst.Call or type(node.func) is not cst.Name or node.args:
-        return False
-    return node.func.value in ("list", "dict")
-
-
 def named_arguments(call: cst.Call, *names: str) -> list[cst.BaseExpression]:
     """Return the values of the arguments that a call spells by one of these names."""
     return [arg.value for arg in call.args if arg.keyword and arg.keyword.value in names]

@@ -15,7 +15,7 @@ from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import LoopNode
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.syntax.methods import is_empty, receiver_of, root_of, word_of
+from torchlint.semantic.syntax.methods import receiver_of, root_of, word_of
 from torchlint.semantic.values.facts import ValueFacts
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import ValueAnalysis
@@ -318,7 +318,11 @@ class Readings(ValueAnalysis):
         if isinstance(held, cst.Subscript) and isinstance(held.value, cst.Name):
             held = held.value
             made = self.scopes.only(held)
-            bound = made if isinstance(made.value, cst.Dict) or is_empty(made.value) else None
+            bound = (
+                made
+                if isinstance(made.value, cst.Dict) or self.names.is_empty(made.value)
+                else None
+            )
         if bound is None or not isinstance(held, cst.Name):
             return False
         uses = [one for one in self.scopes.uses(bound, self.scopes.home(line)) if one is not held]

@@ -80,7 +80,7 @@ class Steps(LoopAnalysis):
         return all(self._updates(loop.node.body) or self._adds_up(loop, CALLED) for loop in loops)
 
     def _adds_up(self, loop: Loop, depth: int) -> bool:
-        """Return whether a loop goes through parts of a batch, for loops that change parameters."""
+        """Return whether a loop only adds up gradients, and the loops that call it update."""
         function = self.scopes.function(loop.node)
         calls = self.functions.callers(function) if function is not None and depth else []
         around = [outer for call in calls for outer in self.loops_of(call)]

@@ -11,7 +11,6 @@ import libcst as cst
 from torchlint.semantic.calls.instances import PREPARING, SAME, WRAPPERS, parts_of
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.syntax.methods import is_empty
 from torchlint.semantic.values.known import ValueAnalysis
 
 _CONTAINERS: Final = frozenset({
@@ -113,7 +112,7 @@ class Submodules(ValueAnalysis):
     def _values(self, bindings: Iterable[Binding]) -> Iterator[cst.BaseExpression]:
         """Yield the values that attributes are set to, and what is added to these later."""
         for binding in bindings:
-            if binding.value is not None and not is_empty(binding.value):
+            if binding.value is not None and not self.names.is_empty(binding.value):
                 yield binding.value
             if isinstance(binding.node, cst.Assign):
                 for target in binding.node.targets:
