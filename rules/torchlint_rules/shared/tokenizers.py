@@ -32,14 +32,13 @@ def tokenizer_of(script: Script, call: cst.Call) -> cst.BaseExpression | None:
     last = last_word(node)
     if not last or not call.args or script.functions.definition(call.func) is not None:
         return None
-    if script.kind(node) is Kind.MODULE or _is_image(script, call.args[0].value):
-        return None
     if last[:1].isupper() or _is_of_pipeline(script, node):
         return None
-    if script.values.visibility.is_of_own_class(node):
+    if _NAMES.isdisjoint(script.names.words(last)[-1:]) and not _is_made(script, node):
         return None
-    named = script.names.words(last)[-1:]
-    return node if not _NAMES.isdisjoint(named) or _is_made(script, node) else None
+    if script.kind(node) is Kind.MODULE or _is_image(script, call.args[0].value):
+        return None
+    return None if script.values.visibility.is_of_own_class(node) else node
 
 
 def _is_of_pipeline(script: Script, node: cst.BaseExpression) -> bool:
@@ -50,7 +49,7 @@ def _is_of_pipeline(script: Script, node: cst.BaseExpression) -> bool:
 
 def _is_made(script: Script, node: cst.BaseExpression) -> bool:
     """Return whether a class or a function with the name of a tokenizer made a value."""
-    if not script.tree.mentions("okenizer", "okeniser"):
+    if not script.tree.mentions("okenizer", "okeniser") or script.name(node) is not None:
         return False
     made = [each for each in script.values.origins.of(node).values if isinstance(each, cst.Call)]
     makers = [receiver_of(call, "from_pretrained", "from_file") or call.func for call in made]

@@ -10,9 +10,11 @@ import libcst as cst
 from torchlint.api import CallSite, Script, method_of, receiver_of
 from torchlint_rules.shared.arraydraws import draws_array
 
-TYPES: Final = frozenset(
-    "Tensor FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ByteTensor".split()
+_OLD: Final = frozenset(
+    "FloatTensor DoubleTensor HalfTensor LongTensor IntTensor ByteTensor".split()
 )
+"""The old constructors that both `torch` and `torch.cuda` have."""
+TYPES: Final = _OLD | {"Tensor"}
 """The old constructors of torch."""
 _TAKING: Final = TYPES | {"from_numpy", "tensor", "as_tensor"}
 _DRAWS: Final = frozenset("normal uniform rand randn random randint standard_normal".split())
@@ -28,7 +30,7 @@ def drawn_array(script: Script, call: cst.Call) -> CallSite | None:
 
 def chosen_constructors(script: Script) -> Iterator[CallSite]:
     """Yield the calls of what is `torch.cuda.FloatTensor` where there is a GPU."""
-    for call in script.tree.all(cst.Call) if script.tree.mentions(*TYPES) else ():
+    for call in script.tree.all(cst.Call) if script.tree.mentions(*_OLD) else ():
         if is_chosen(script, call):
             yield script.calls.at(call)
 

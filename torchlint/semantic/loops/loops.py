@@ -341,10 +341,16 @@ class Loops(ValueAnalysis):
 
     def _gets_loss_and_optimizer(self, call: cst.Call) -> bool:
         """Return whether a helper out of view gets a loss and an optimizer: timm's scaler."""
-        if type(call.func) is not cst.Name or len(call.args) < 2:
+        given = [arg.value for arg in call.args[:2] if arg.keyword is None]
+        if type(call.func) is not cst.Name or len(given) < 2:
             return False
-        kinds = [self.kinds.kind(arg.value) for arg in call.args[:2] if arg.keyword is None]
-        return kinds == [Kind.LOSS, Kind.OPTIMIZER] and not self.functions.callees(call)
+        loss, optimizer = given
+        return (
+            type(optimizer) in (cst.Name, cst.Attribute)
+            and self.kinds.kind(optimizer) is Kind.OPTIMIZER
+            and self.kinds.kind(loss) is Kind.LOSS
+            and not self.functions.callees(call)
+        )
 
     def _finishes(self, node: LoopNode) -> bool:
         """Return whether a pass only makes the final step for gradients left by an inner loop."""

@@ -18,7 +18,7 @@ class Narrowing(Analysis):
 
     def is_tensor(self, node: cst.BaseExpression) -> bool:
         """Return whether an expression stands in code that runs only where it is a tensor."""
-        if self.tree.code(node) not in self._asked:
+        if not self._asked or self.tree.code(node) not in self._asked:
             return False
         for child, outer in self.tree.outward(node):
             if isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
@@ -35,15 +35,20 @@ class Narrowing(Analysis):
         tests = [each.test for each in self.tree.all(cst.If)]
         tests += (each.test for each in self.tree.all(cst.IfExp))
         parts = (part for test in tests for part in operands_of(test))
-        calls = (part for part in parts if isinstance(part, cst.Call) and part.args)
-        return frozenset(self.tree.code(each.args[0].value) for each in calls)
+        return frozenset(
+            self.tree.code(part.args[0].value)
+            for part in parts
+            if isinstance(part, cst.Call) and part.args and self._asks_for_tensor(part)
+        )
 
     def _asks(self, test: cst.BaseExpression, node: cst.BaseExpression) -> bool:
         """Return whether a test is `torch.is_tensor(x)` or `isinstance(x, torch.Tensor)`."""
-        if not isinstance(test, cst.Call) or not test.args:
+        if not isinstance(test, cst.Call) or not test.args or not self._asks_for_tensor(test):
             return False
-        if self.tree.code(test.args[0].value) != self.tree.code(node):
-            return False
+        return self.tree.code(test.args[0].value) == self.tree.code(node)
+
+    def _asks_for_tensor(self, test: cst.Call) -> bool:
+        """Return whether a call tells whether its first argument is a tensor."""
         function = self.names.name(test.func)
         return function == "torch.is_tensor" or (
             function == "builtins.isinstance"
