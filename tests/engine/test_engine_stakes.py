@@ -239,6 +239,42 @@ def test_a_training_that_ends_with_its_curve_is_no_figure() -> None:
     assert _impacts(LOADER + CURVE, "TL101") == {"high"}
 
 
+IGNITE = """\
+def build(net):
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    def step(engine, x):
+        opt.zero_grad()
+        net(x.cuda()).mean().backward()
+        opt.step()
+    return Engine(step)
+def main():
+    loader = DataLoader(Images(), batch_size=8)
+    trainer = build(net)
+    trainer.run(loader, max_epochs=3)
+    plt.plot([1, 2])
+main()
+"""
+HUGGINGFACE = """\
+def main():
+    args = TrainingArguments("out", logging_steps=1, num_train_epochs=3)
+    trainer = Trainer(net, args, train_dataset=Images())
+    LINE
+    plt.plot(trainer.state.log_history)
+main()
+"""
+DRAWS = "import matplotlib.pyplot as plt\n"
+
+
+def test_a_trainer_whose_curve_is_drawn_is_no_figure() -> None:
+    ignite = f"{LOADER}{DRAWS}from ignite.engine import Engine\n{IGNITE}"
+    assert _impacts(ignite, "TL101") == {"high"}
+    head = f"{DRAWS}from transformers import Trainer, TrainingArguments\nfrom mine import *\n"
+    started = head + HUGGINGFACE.replace("LINE", "trainer.train()")
+    assert _impacts(started, "TL207") == {"medium"}
+    evaluated = head + HUGGINGFACE.replace("LINE", "trainer.evaluate()")
+    assert _impacts(evaluated, "TL207") <= {"low"}
+
+
 def test_a_backward_pass_without_a_step_is_no_training() -> None:
     assert _impacts(LOADER + "seen = []\n" + SALIENCY, "TL101") == {"low"}
     update = "    with torch.no_grad():\n        w -= 0.1 * w.grad\n"

@@ -76,6 +76,11 @@ class Intent(LoopAnalysis):
         """Return whether a call orders a training, by its name or by what it makes or starts."""
         return not _ORDERS.isdisjoint(words(word_of(call))[:1]) or self._hands_over(call)
 
+    def starts_training(self, call: cst.Call) -> bool:
+        """Return whether a call orders a training by its name, or is one that starts a trainer."""
+        ordered = not _ORDERS.isdisjoint(words(word_of(call))[:1])
+        return (ordered and not self._is_another(call)) or self._starts_trainer(call)
+
     @property
     def _only_tries(self) -> bool:
         """Whether every backward pass stands in a loop at the top of a script that ends at once."""
@@ -155,6 +160,9 @@ class Intent(LoopAnalysis):
             word_of(call).startswith("optim") or self.kinds.kind(call) in _UPDATERS
         ):
             return not self._unstepped.is_made_by(call)
+        return self._starts_trainer(call)
+
+    def _starts_trainer(self, call: cst.Call) -> bool:
         return word_of(call) in _STARTS and self._names_trainer(call)
 
     def _names_trainer(self, call: cst.Call) -> bool:

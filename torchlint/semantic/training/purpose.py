@@ -132,10 +132,12 @@ class Purpose(LoopAnalysis):
         owner = self.scopes.class_of(function)
         if function.decorators or (owner is not None and self.functions.bases(owner)):
             return False
-        calls = self.tree.within(function, cst.Call)
+        calls = list(self.tree.within(function, cst.Call))
         draws = any(self.intent.is_figure(call) and not self._is_gated(call) for call in calls)
-        bodies = self.functions.reached(function.body) if draws else ()
-        if not draws or any(
+        if not draws or any(map(self.intent.starts_training, calls)):
+            return False
+        bodies = self.functions.reached(function.body)
+        if any(
             loop.role in (Role.TRAIN_BATCH, Role.EPOCH) and self.tree.inside(loop.node, body)
             for loop in self.loops.all()
             for body in bodies
