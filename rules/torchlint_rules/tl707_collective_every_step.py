@@ -24,6 +24,7 @@ from torchlint.api import (
     receiver_of,
     word_of,
 )
+from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.loglines import log_lines
 
 _BARRIERS: Final = ("torch.distributed.barrier", "torch.distributed.monitored_barrier")
@@ -63,7 +64,7 @@ class CollectiveEveryStep(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
         """Flag every collective in a training step whose result training does not use."""
         yield from self._barriers(script)
-        yield from self._averaged_logs(script)
+        yield from joined(script, self._averaged_logs(script), ("log", "logs"))
         yield from self._numbers(script)
 
     def _barriers(self, script: Script) -> Iterator[Finding]:
@@ -101,8 +102,8 @@ class CollectiveEveryStep(Rule):
             message = _of_number(script, call, measured)
             yield Finding(self.code, script.span(call), message, notes=notes)
 
-    def _averaged_logs(self, script: Script) -> Iterator[Finding]:
-        """Flag the values of a training step that Lightning averages over the processes."""
+    def _averaged_logs(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
+        """Yield the values that Lightning averages over the processes, each with its step."""
         for site in script.calls.of_methods("log", "log_dict"):
             call = site.node
             given = site.given("sync_dist")
@@ -119,7 +120,7 @@ class CollectiveEveryStep(Rule):
                 "`sync_dist=True` averages the value over all processes in every step, though "
                 "only a log needs it: give `on_step=False, on_epoch=True` too, or leave it out"
             )
-            yield Finding(self.code, script.span(given), message)
+            yield function, Finding(self.code, script.span(given), message)
 
 
 def _of_barrier(script: Script, call: cst.Call) -> str:

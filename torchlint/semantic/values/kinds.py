@@ -134,7 +134,7 @@ class Kinds(Analysis):
         found = self._or_network(self._kind_of_all(self.scopes.reaching(node), node.value), node)
         if found is _UNKNOWN and self.narrowing.is_tensor(node) and self._may_be_tensor(node):
             return _TENSOR
-        return found
+        return _UNKNOWN if found in TENSORS and self.narrowing.is_no_tensor(node) else found
 
     def _may_be_tensor(self, node: cst.Name) -> bool:
         """Return whether one of the values in sight that a name can stand for is a tensor."""

@@ -29,6 +29,33 @@ class Narrowing(Analysis):
                     return True
         return False
 
+    def is_no_tensor(self, node: cst.Name) -> bool:
+        """Return whether a name stands in code that runs only where its value is no tensor."""
+        if not self._asked or node.value not in self._asked:
+            return False
+        for child, outer in self.tree.outward(node):
+            if isinstance(outer, (cst.FunctionDef, cst.ClassDef)):
+                return False
+            if isinstance(outer, (cst.If, cst.IfExp)) and child is not outer.test:
+                if self._is_ruled_out(outer.test, node, holds=child is outer.body):
+                    return True
+        return False
+
+    def _is_ruled_out(self, test: cst.BaseExpression, node: cst.Name, *, holds: bool) -> bool:
+        """Return whether a value is no tensor where a test holds, or where it does not."""
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            return self._is_ruled_out(test.expression, node, holds=not holds)
+        if isinstance(test, cst.BooleanOperation):
+            decides = isinstance(test.operator, cst.And) is holds
+            sides = (test.left, test.right)
+            return decides and any(self._is_ruled_out(each, node, holds=holds) for each in sides)
+        if holds or not isinstance(test, cst.Call) or not self._asks(test, node):
+            return False
+        asks_for_all = all(self.names.name(arg.value) == _TENSOR[0] for arg in test.args[1:])
+        return asks_for_all and (
+            self.scopes.reaching(test.args[0].value) == self.scopes.reaching(node)
+        )
+
     @cached_property
     def _asked(self) -> frozenset[str]:
         """The code of what a test of the file asks for a tensor."""

@@ -34,6 +34,11 @@ _PLAIN: Final = (Kind.NUMBER, Kind.STRING, Kind.NOTHING)
 _CHOOSING: Final = (cst.If, cst.IfExp, cst.Try)
 
 
+def _is_type(name: str) -> bool:
+    """Return whether a name is that of a type of numbers: `torch.float32`."""
+    return name.startswith("torch.") and name.count(".") == 1
+
+
 class Placement(ValueAnalysis):
     """Follows tensors from where they are created to where they are read."""
 
@@ -188,12 +193,22 @@ class Placement(ValueAnalysis):
         if method == "numpy":
             return True
         if method in _MOVING:
+            if self._only_casts(node):
+                return self.on_host(node.func.value)
             return self.hosting.goes_to_host(node) or self._goes_along(node)
         if method == "type_as":
             return False
         tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
         kinds = {self.kinds.kind(node.func.value), self.kinds.kind(node)}
         return not kinds.isdisjoint(TENSORS) and self._all_on_host([node.func.value, *tensors])
+
+    def _only_casts(self, move: cst.Call) -> bool:
+        """Return whether a call of `to` names nothing but a type: `x.to(torch.float32)`."""
+        given = [
+            arg.value for arg in move.args if arg.keyword is None or arg.keyword.value == "dtype"
+        ]
+        names = [self.names.name(each) or "" for each in given]
+        return 0 < len(names) == len(move.args) and all(map(_is_type, names))
 
     def _goes_along(self, move: cst.Call) -> bool:
         """Return whether a call moves a tensor to where another one is, on the host."""
