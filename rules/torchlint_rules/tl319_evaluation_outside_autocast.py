@@ -155,7 +155,7 @@ def _training_autocast(
     here = script.values.autocasting.around(call)
     if here.calls or not here.complete or _casts_itself(script, network):
         return None
-    if not _WIDENING.isdisjoint(_spoken(script, call)):
+    if not _WIDENING.isdisjoint(_spoken(script, call)) or _is_optional(script, call, network):
         return None
     found: list[cst.Call] = []
     wide: list[cst.Call] = []
@@ -172,6 +172,19 @@ def _training_autocast(
                 found.append(calls[0])
     chosen = (any(script.tree.choice(one, each) for one in found) for each in wide)
     return found[0] if found and all(chosen) else None
+
+
+def _is_optional(script: Script, call: cst.Call, network: cst.BaseExpression) -> bool:
+    """Return whether another branch evaluates the network under autocast instead of a call."""
+    steps = script.loops.steps.all
+    return any(
+        not any(each in step.forwards for step in steps)
+        and (other := script.loops.module_call(each)) is not None
+        and script.tree.choice(each, call) is not None
+        and bool(script.values.autocasting.around(each).calls)
+        and script.modules.same(other, network)
+        for each in script.functions.own(script.scopes.home(call), cst.Call)
+    )
 
 
 def _casts_itself(script: Script, network: cst.BaseExpression) -> bool:

@@ -18,6 +18,7 @@ from torchlint.api import (
     method_of,
     receiver_of,
 )
+from torchlint_rules.shared.cuda import trained_in
 from torchlint_rules.shared.rebuilding import hoisted, rebuilt, training_loops
 
 _KEPT: Final = "the scale is kept from pass to pass, so other steps are skipped"
@@ -261,7 +262,7 @@ def _half_network(script: Script) -> Iterator[Misuse]:
         alone = isinstance(holder, cst.Expr) or (
             isinstance(holder, cst.Assign) and len(holder.targets) == 1
         )
-        if alone and script.modules.holders(site.receiver):
+        if alone and script.modules.holders(site.receiver) and _is_trained(script, site.receiver):
             scaler = "the scaler"
             for step in script.optimizers.scaling.of("step"):
                 scaler = f"`{script.code(step.scaler)}`"
@@ -270,6 +271,16 @@ def _half_network(script: Script) -> Iterator[Misuse]:
                 "unscale: keep the network float32 and run it under autocast"
             )
             yield Misuse(site.node, message)
+
+
+def _is_trained(script: Script, network: cst.BaseExpression) -> bool:
+    """Return whether a step in view goes back through a network, not through one made of it."""
+    made = script.modules.creators(network) - {None}
+    return any(
+        made & script.modules.creators(each)
+        for step in script.loops.steps.all
+        for each in trained_in(script, step)
+    )
 
 
 def _with_closure(script: Script) -> Iterator[Misuse]:

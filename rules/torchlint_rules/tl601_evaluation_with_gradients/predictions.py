@@ -91,17 +91,17 @@ def is_called_with_graph(script: Script, function: cst.FunctionDef) -> bool:
 def _is_run(script: Script, function: cst.FunctionDef, above: Sequence[cst.CSTNode] = ()) -> bool:
     """Return whether code in view runs a function, and none does so without gradients.
 
-    What other methods of a class run is run if code in view runs these.
+    What other methods of a class, or of its bases, run is run if code in view runs these.
     """
     if not is_called_with_graph(script, function):
         return False
     named = script.whole.functions.named_like(function)
     owner = script.scopes.class_of(function)
+    lines = script.functions.lineage(owner) if owner is not None else ()
     outer = [script.scopes.function(call) for call in (*named, *script.functions.callers(function))]
     return any(
         each is None
-        or owner is None
-        or script.scopes.class_of(each) is not owner
+        or script.scopes.class_of(each) not in lines
         or (each not in above and _is_run(script, each, (*above, function)))
         for each in outer
     )

@@ -179,6 +179,8 @@ class Placement(ValueAnalysis):
                 return module != "torch.cuda"
             if self.kinds.kind(node) is Kind.DISTRIBUTION:
                 return all(self.kinds.kind(each) is Kind.NUMBER for each in given)
+            if given and self._holds_copies(given[0]):
+                return True
             return any(map(self.on_host, given)) and self._all_on_host(given)
         if self.kinds.kind(node.func) is Kind.CRITERION:
             return self._all_on_host([arg.value for arg in node.args])
@@ -209,6 +211,11 @@ class Placement(ValueAnalysis):
         ]
         names = [self.names.name(each) or "" for each in given]
         return 0 < len(names) == len(move.args) and all(map(_is_type, names))
+
+    def _holds_copies(self, sequence: cst.BaseExpression) -> bool:
+        """Return whether all entries of a sequence of tensors are on the host."""
+        members = self.hosting.origins.of(sequence, (None,)).known
+        return bool(members) and all(map(self.on_host, members))
 
     def _goes_along(self, move: cst.Call) -> bool:
         """Return whether a call moves a tensor to where another one is, on the host."""
