@@ -147,8 +147,8 @@ def _element_of(
     words: set[str] = set()
     taken = script.scopes.only(node).assigned
     root = taken if isinstance(taken, cst.Subscript) else node
-    while isinstance(root, cst.Call) and not root.args and (owner := receiver_of(root)):
-        root = owner
+    while isinstance(root, cst.Call) and (part := _computed_with(script, root)) is not None:
+        root = part
     while isinstance(root, cst.Subscript):
         if any(True for _ in script.tree.within(root, cst.FormattedString)):
             return None  # an entry of a dictionary
@@ -167,6 +167,16 @@ def _element_of(
             tensor = _walked(script, root)
             return (loop, tensor) if tensor is not None else None
     return None
+
+
+def _computed_with(script: Script, call: cst.Call) -> cst.BaseExpression | None:
+    """Return the tensor that a method, or a function of torch, computes with."""
+    owner = receiver_of(call)
+    if not call.args:
+        return owner
+    given = [arg.value for arg in call.args] if is_surely_tensor(script, call) else []
+    parts = given if owner is None else [owner, *given]
+    return next((each for each in parts if script.kind(each) in TENSORS), None)
 
 
 def _walked(script: Script, target: cst.Name) -> cst.BaseExpression | None:

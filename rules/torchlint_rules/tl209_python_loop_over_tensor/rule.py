@@ -145,12 +145,18 @@ class PythonLoopOverTensor(Rule):
                 continue
             said.add(id(loop))
             named = script.code(tensor)
-            verb, when = "work on", ", or read it once"
+            cure = (
+                f"work on the whole of `{named}`, or read it once before with `{named}.tolist()`"
+            )
             if isinstance(read, cst.Comparison):
-                verb, when = "compare", " once, or read it"
+                cure = (
+                    f"compare the whole of `{named}` once, or read it before with "
+                    f"`{named}.tolist()`"
+                )
+            elif isinstance(script.readings.numbered(read), cst.Call):
+                cure = f"compute with the whole of `{named}`, once"
             message = (
-                f"`{script.code(read)}` waits for the device in every pass of this loop: {verb} "
-                f"the whole of `{named}`{when} before with `{named}.tolist()`"
+                f"`{script.code(read)}` waits for the device in every pass of this loop: {cure}"
             )
             stake = _stake(script, loop)
             yield Finding(self.code, script.span(loop.iter), message, impact=stake)

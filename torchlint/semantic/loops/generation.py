@@ -161,7 +161,9 @@ class Generation(LoopAnalysis):
         return any(self.kinds.kind(each) is Kind.MODULE for each in run)
 
     def _draws(self, function: cst.FunctionDef) -> bool:
-        """Return whether a function draws once from what a network says."""
+        """Return whether a function draws once from what a network says, not in its own pass."""
+        if function.name.value == "forward":
+            return False
         called = (self.names.name(call.func) for call in self.functions.own(function, cst.Call))
         return _DRAW in called and not any(
             self.loops.loop(each).role is not Role.OTHER or self.loops.runs_module(each.body)

@@ -23,7 +23,7 @@ from torchlint.semantic.training.additions import (
     Additions,
 )
 from torchlint.semantic.training.readings import Readings
-from torchlint.semantic.values.kind import Kind
+from torchlint.semantic.values.kind import TENSORS, Kind
 
 AccumulationNode = cst.AugAssign | cst.Assign | cst.Call
 
@@ -80,8 +80,18 @@ class Accumulators(LoopAnalysis):
         return self._all
 
     def adds(self, node: cst.CSTNode) -> bool:
-        """Return whether a node is part of a value that each pass of a batch loop adds."""
-        return any(outer in self._added for outer in (node, *self.tree.ancestors(node)))
+        """Return whether a number is part of a value that each pass of a batch loop adds."""
+        for outer in (node, *self.tree.ancestors(node)):
+            if outer is not node and self._takes_tensors(outer):
+                return False
+            if outer in self._added:
+                return True
+        return False
+
+    def _takes_tensors(self, node: cst.CSTNode) -> bool:
+        """Return whether a node computes with tensors, where a number is but a setting."""
+        given = [arg.value for arg in node.args] if isinstance(node, cst.Call) else []
+        return any(self.kinds.kind(each) in TENSORS for each in given)
 
     @cached_property
     def _added(self) -> set[cst.CSTNode]:
