@@ -72,6 +72,7 @@ LOOKS = "import whole\nwhole.__dict__[kind]()\n"
             "Net Old run",
         ),
         ({"net.py": NET, "train.py": "import net\ngetattr(net, kind)()\n"}, ""),
+        ({"net.py": NET, "train.py": "import net\nKINDS = {'net': net}\nKINDS[kind].Net()\n"}, ""),
         ({"net.py": NET, "whole.py": COPY, "train.py": LOOKS}, "Old"),
         ({"net.py": NET, "train.py": "import net\nnet.Net()\n"}, "Old"),
         ({"net.py": NET, "train.py": "from net import *\nglobals()[kind]()\n"}, ""),

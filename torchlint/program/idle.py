@@ -106,6 +106,7 @@ class Idle:
         return any(
             (stars and not each.lookups.isdisjoint(_OWN))
             or (not each.lookups.isdisjoint(_OTHERS) and not bound.isdisjoint(each.uses))
+            or any(_is_handed_over(name, each) for name in bound & each.uses)
             for each in outline.definitions
         )
 
@@ -147,3 +148,10 @@ class Idle:
     def _users(self, symbol: Symbol) -> Iterator[Place]:
         yield from self.graph.users(symbol)
         yield from self.graph.users_at_home(symbol)
+
+
+def _is_handed_over(module: str, definition: Definition) -> bool:
+    """Return whether a definition uses a module as a value: `{"linear": linear}`."""
+    return definition.kind is not Kind.IMPORT and not any(
+        chain.startswith(f"{module}.") for chain in definition.chains
+    )

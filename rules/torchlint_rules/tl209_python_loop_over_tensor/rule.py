@@ -145,9 +145,7 @@ class PythonLoopOverTensor(Rule):
                 continue
             said.add(id(loop))
             named = script.code(tensor)
-            cure = (
-                f"work on the whole of `{named}`, or read it once before with `{named}.tolist()`"
-            )
+            cure = f"work on the whole of `{named}`, or read it once before with `{named}.tolist()`"
             if isinstance(read, cst.Comparison):
                 cure = (
                     f"compare the whole of `{named}` once, or read it before with "
