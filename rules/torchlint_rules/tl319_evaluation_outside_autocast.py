@@ -41,7 +41,7 @@ class EvaluationOutsideAutocast(Rule):
                 continue
             for forward in evaluation.forwards:
                 autocast = _training_autocast(script, forward.call, forward.network)
-                if autocast is not None:
+                if autocast is not None and not _is_optional(script, evaluation, forward.call):
                     fix = _fix(script, evaluation, forward.call, autocast)
                     yield self._finding(script, forward.call, autocast, fix)
                     break
@@ -155,7 +155,7 @@ def _training_autocast(
     here = script.values.autocasting.around(call)
     if here.calls or not here.complete or _casts_itself(script, network):
         return None
-    if not _WIDENING.isdisjoint(_spoken(script, call)) or _is_optional(script, call, network):
+    if not _WIDENING.isdisjoint(_spoken(script, call)):
         return None
     found: list[cst.Call] = []
     wide: list[cst.Call] = []
@@ -174,16 +174,12 @@ def _training_autocast(
     return found[0] if found and all(chosen) else None
 
 
-def _is_optional(script: Script, call: cst.Call, network: cst.BaseExpression) -> bool:
-    """Return whether another branch evaluates the network under autocast instead of a call."""
-    steps = script.loops.steps.all
+def _is_optional(script: Script, evaluation: Evaluation, call: cst.Call) -> bool:
+    """Return whether another branch of an evaluation runs under autocast instead of a call."""
     return any(
-        not any(each in step.forwards for step in steps)
-        and (other := script.loops.module_call(each)) is not None
-        and script.tree.choice(each, call) is not None
-        and bool(script.values.autocasting.around(each).calls)
-        and script.modules.same(other, network)
-        for each in script.functions.own(script.scopes.home(call), cst.Call)
+        script.tree.choice(each.call, call) is not None
+        and bool(script.values.autocasting.around(each.call).calls)
+        for each in evaluation.forwards
     )
 
 

@@ -106,7 +106,7 @@ class Idle:
         return any(
             (stars and not each.lookups.isdisjoint(_OWN))
             or (not each.lookups.isdisjoint(_OTHERS) and not bound.isdisjoint(each.uses))
-            or any(_is_handed_over(name, each) for name in bound & each.uses)
+            or (each.kind is not Kind.IMPORT and not bound & each.uses <= _heads(each))
             for each in outline.definitions
         )
 
@@ -150,8 +150,6 @@ class Idle:
         yield from self.graph.users_at_home(symbol)
 
 
-def _is_handed_over(module: str, definition: Definition) -> bool:
-    """Return whether a definition uses a module as a value: `{"linear": linear}`."""
-    return definition.kind is not Kind.IMPORT and not any(
-        chain.startswith(f"{module}.") for chain in definition.chains
-    )
+def _heads(definition: Definition) -> set[str]:
+    """Return the names of which a definition only takes attributes."""
+    return {chain.partition(".")[0] for chain in definition.chains}

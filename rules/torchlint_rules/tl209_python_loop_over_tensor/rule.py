@@ -147,10 +147,7 @@ class PythonLoopOverTensor(Rule):
             named = script.code(tensor)
             cure = f"work on the whole of `{named}`, or read it once before with `{named}.tolist()`"
             if isinstance(read, cst.Comparison):
-                cure = (
-                    f"compare the whole of `{named}` once, or read it before with "
-                    f"`{named}.tolist()`"
-                )
+                cure = cure.replace("work on", "compare")
             elif isinstance(script.readings.numbered(read), cst.Call):
                 cure = f"compute with the whole of `{named}`, once"
             message = (

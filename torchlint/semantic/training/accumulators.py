@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 import libcst as cst
@@ -81,12 +82,8 @@ class Accumulators(LoopAnalysis):
 
     def adds(self, node: cst.CSTNode) -> bool:
         """Return whether a number is part of a value that each pass of a batch loop adds."""
-        for outer in (node, *self.tree.ancestors(node)):
-            if outer is not node and self._takes_tensors(outer):
-                return False
-            if outer in self._added:
-                return True
-        return False
+        around = takewhile(lambda each: not self._takes_tensors(each), self.tree.ancestors(node))
+        return any(each in self._added for each in (node, *around))
 
     def _takes_tensors(self, node: cst.CSTNode) -> bool:
         """Return whether a node computes with tensors, where a number is but a setting."""
