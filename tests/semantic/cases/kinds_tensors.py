@@ -135,3 +135,13 @@ def unpacked(x: torch.Tensor):
     if (walrus := x.sum()) > 0:
         print(walrus)  # kind walrus: TENSOR
     return values, indices, top, left, right, mean, log_var, count, text, a, b, c, first, rest
+
+
+def filled(x):
+    found = []
+    found.append(x.float().mean())
+    return found
+
+
+(one,) = filled(torch.rand(4))
+result = one  # kind: TENSOR

@@ -558,7 +558,7 @@ class Kinds(Analysis):
             if held and len(held) == len(reaching) and all(held):
                 found = joined([self._element(one, path) for given in held for one in given])
                 if found is not _UNKNOWN or reaching[0].parameter is None:
-                    return found
+                    return self._kind_of_member(value, path) if found is _UNKNOWN else found
             return _TENSOR if self._is_batch(value) else _UNKNOWN
         if isinstance(value, (cst.ListComp, cst.GeneratorExp)):
             return self.kind(value.elt)
