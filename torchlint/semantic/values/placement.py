@@ -176,7 +176,7 @@ class Placement(ValueAnalysis):
                 return self._all_on_host(tensors)
             module, _, last = name.rpartition(".")
             if last in _MADE_ON_HOST:
-                return module != "torch.cuda"
+                return module != "torch.cuda" and not self.hosting.has_default_device
             if self.kinds.kind(node) is Kind.DISTRIBUTION:
                 return all(self.kinds.kind(each) is Kind.NUMBER for each in given)
             if given and self._holds_copies(given[0]):
