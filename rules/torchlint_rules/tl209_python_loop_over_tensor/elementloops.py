@@ -175,7 +175,7 @@ def _computed_with(script: Script, call: cst.Call) -> cst.BaseExpression | None:
     if not call.args:
         return owner
     given = [arg.value for arg in call.args] if is_surely_tensor(script, call) else []
-    parts = given if owner is None or script.name(call.func) is not None else [owner, *given]
+    parts = given if owner is None else [owner, *given]
     return next((each for each in parts if script.kind(each) in TENSORS), None)
 
 

@@ -145,3 +145,9 @@ def filled(x):
 
 (one,) = filled(torch.rand(4))
 result = one  # kind: TENSOR
+
+
+def unsqueezed(x):
+    wide = torch.unsqueeze(x, 0)
+    module = torch  # kind module: UNKNOWN
+    return wide, module

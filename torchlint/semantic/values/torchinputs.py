@@ -57,7 +57,8 @@ class TorchInputs(Analysis):
             for method in self.functions.attributes(word):
                 call = self.tree.parent(method)
                 sized = word != "size" or (isinstance(call, cst.Call) and len(call.args) == 1)
-                if sized and type(method.value) is cst.Name:
+                of_torch = (self.names.name(method) or "").startswith("torch.")
+                if sized and type(method.value) is cst.Name and not of_torch:
                     yield method.value
         for call in self.tree.all(cst.Call):
             first = call.args[0] if call.args else None
