@@ -20,6 +20,7 @@ from torchlint.api import (
     Role,
     Rule,
     Script,
+    method_of,
 )
 from torchlint_rules.shared.pinning import Held, available, held, is_unpinned, unseen
 from torchlint_rules.shared.wording import listed
@@ -131,10 +132,11 @@ def _lines(script: Script, waits: Sequence[_Wait]) -> list[list[_Wait]]:
 
 
 def _is_decided(script: Script, call: cst.Call) -> bool:
-    """Return whether a call passes, or may pass, `non_blocking`."""
+    """Return whether a call passes, or may pass, `non_blocking`, or `.cpu()` waits at once."""
     site = script.calls.at(call)
     given = site.given("non_blocking")
-    return site.has_splat or given is not None
+    back = method_of(script.tree.parent(script.tree.parent(call))) == "cpu"
+    return site.has_splat or given is not None or back
 
 
 def _is_rare(script: Script, part: Part, call: cst.Call) -> bool:
