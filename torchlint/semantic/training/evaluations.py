@@ -306,6 +306,11 @@ class Evaluations(LoopAnalysis):
         owner = self.scopes.class_of(function) if function is not None else None
         if owner is None:
             return False
+        around = (function, *self.tree.ancestors(function))
+        if any(
+            isinstance(each, cst.FunctionDef) and each.name.value == "forward" for each in around
+        ):
+            return True
         names = (each.name.value for each in self._methods(owner))
         return derived(self.functions.bases(owner)) is Kind.MODULE or (
             self._has_hidden_base(owner)

@@ -170,7 +170,10 @@ _TENSOR_TO_OTHER: Final = {
     "unbind": Kind.SEQUENCE,
     "topk": Kind.SEQUENCE,
     "sort": Kind.SEQUENCE,
-    **dict.fromkeys("is_contiguous is_floating_point is_complex".split(), Kind.UNKNOWN),
+    **dict.fromkeys(
+        "is_contiguous is_floating_point is_complex is_pinned is_set_to is_same_size".split(),
+        Kind.UNKNOWN,
+    ),
     "data_ptr": Kind.NUMBER,
     "equal": Kind.UNKNOWN,
     "storage": Kind.UNKNOWN,
