@@ -92,6 +92,7 @@ _PLAIN_BASES: Final = frozenset({
 })  # fmt: skip
 _ITERABLE: Final = "torch.utils.data.IterableDataset"
 _STREAMS: Final = frozenset("iterable stream streaming rlds tfds wds webdataset".split())
+_BUFFERS: Final = frozenset("buffer replay rollout rollouts".split())
 _MAPPING: Final = frozenset(
     "map filter shuffle take skip with_format remove_columns select_columns rename_column".split()
 )
@@ -258,8 +259,13 @@ class Datasets(ValueAnalysis):
         return {}
 
     def _of_foreign(self, call: cst.Call, name: str) -> Traits:
-        """Return that a dataset of another module is a stream, if its name or an option says so."""
+        """Return that a dataset of another module is a stream or a buffer, if its name says so.
+
+        An option of the call can say that it is a stream, too.
+        """
         word = word_of(call)
+        if not _BUFFERS.isdisjoint(self.names.words(word)):
+            return {Trait.IN_MEMORY: word}
         if not _STREAMS.isdisjoint(self.names.words(word)):
             return _stream(word)
         if name == "datasets.load_dataset":
