@@ -50,6 +50,8 @@ _HELPER: Final = re.compile(
     r"(?:all_)?reduce_(?:\w+_)?(?:tensor|tensors|dict|loss|losses|mean|metric|metrics|value|values)|"
     r"(?:all_reduce|allreduce|reduce|average|gather|sync|synchronize)_\w*(?:loss|losses|metric|metrics|mean)\w*"
 )
+_REDUCING: Final = re.compile(r"\w*(?:reduce|average|mean)\w*")
+"""The name of a function in view that reduces, if it calls a collective."""
 _MEASURED: Final = frozenset(
     "loss losses acc accuracy accuracies prec precision correct corrects hits metric metrics "
     "err error errors stats statistics score scores total totals".split()
@@ -171,7 +173,8 @@ def _is_logged(script: Script, call: cst.Call, measured: cst.Name) -> bool:
         for each in script.once(log_lines)
         if loop is None or each.loop.node is loop.node
         if not isinstance(script.tree.smallest_statement(each.shown.place), cst.AugAssign)
-        for name in script.tree.within(each.shown.place, cst.Name)
+        for part in (each.shown.place, *(each.call.args if bound else ()))
+        for name in script.tree.within(part, cst.Name)
     )
 
 
@@ -207,14 +210,19 @@ def _of_framework(
 def _helpers(script: Script) -> Iterator[cst.Call]:
     """Yield the calls of functions that reduce a number over processes."""
     for call in script.tree.all(cst.Call):
-        if _HELPER.fullmatch(word_of(call)) and script.name(call.func) not in _COLLECTIVES:
-            if word_of(call) not in _GATHERING and _reduces(script, call):
-                yield call
+        word = word_of(call)
+        known = _HELPER.fullmatch(word)
+        if not (known or _REDUCING.fullmatch(word)) or script.name(call.func) in _COLLECTIVES:
+            continue
+        own = script.functions.callee(call)
+        if own is None and (not known or word in _GATHERING):
+            continue
+        if _reduces(script, call, own):
+            yield call
 
 
-def _reduces(script: Script, call: cst.Call) -> bool:
+def _reduces(script: Script, call: cst.Call, own: cst.FunctionDef | None) -> bool:
     """Return whether a function with the name of a reduction is one, as far as visible."""
-    own = script.functions.callee(call)
     if own is None:
         outside = script.functions.definition(call.func) is None
         return outside and not (script.name(call.func) or "").startswith(("torch.", "functools."))
