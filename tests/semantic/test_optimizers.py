@@ -75,6 +75,7 @@ def test_labels() -> None:
         import torch
         a, self.b = torch.optim.SGD([]), torch.optim.SGD([])
         choice = {"c": torch.optim.SGD([])}
+        self.all: list = [torch.optim.SGD([])]
         def build():
             return torch.optim.SGD([])
         use(torch.optim.SGD([]))
@@ -86,6 +87,7 @@ def test_labels() -> None:
         "`a`",
         "`self.b`",
         'the optimizer "c"',
+        "the optimizer in `self.all`",
         "the optimizer of `build()`",
         "this optimizer",
         "`optimizer`",

@@ -11,12 +11,10 @@ from torchlint.semantic.syntax.tree import Tree
 def label(tree: Tree, scopes: Scopes, made: cst.BaseExpression, noun: str) -> str:
     """Return the user's name for what an expression makes: `` `train_loader` ``, "this loader"."""
     for outer in tree.ancestors(made):
-        if isinstance(outer, cst.Assign) and isinstance(outer.value, (cst.List, cst.ListComp)):
-            return f"the {noun} in `{tree.code(outer.targets[0].target)}`"
-        if isinstance(outer, cst.Assign):
-            return f"`{tree.code(_target(tree, outer, made))}`"
-        if isinstance(outer, cst.AnnAssign):
-            return f"`{tree.code(outer.target)}`"
+        if isinstance(outer, (cst.Assign, cst.AnnAssign)):
+            is_one_of_many = isinstance(outer.value, (cst.List, cst.ListComp))
+            target = _target(tree, outer, made) if isinstance(outer, cst.Assign) else outer.target
+            return f"{f'the {noun} in ' if is_one_of_many else ''}`{tree.code(target)}`"
         if isinstance(outer, cst.Arg) and outer.keyword is not None:
             return f"`{outer.keyword.value}`"
         if isinstance(outer, cst.DictElement):

@@ -170,10 +170,6 @@ _TENSOR_TO_OTHER: Final = {
     "unbind": Kind.SEQUENCE,
     "topk": Kind.SEQUENCE,
     "sort": Kind.SEQUENCE,
-    **dict.fromkeys(
-        "is_contiguous is_floating_point is_complex is_pinned is_set_to is_same_size".split(),
-        Kind.UNKNOWN,
-    ),
     "data_ptr": Kind.NUMBER,
     "equal": Kind.UNKNOWN,
     "storage": Kind.UNKNOWN,
@@ -353,8 +349,8 @@ def _called_numpy(name: str) -> Kind:
 def method_result(kind: Kind, method: str) -> Kind:
     """Return the kind of the result of a method on a value of this kind."""
     if kind in (Kind.TENSOR, Kind.LOSS):
-        if method in _TENSOR_TO_OTHER:
-            return _TENSOR_TO_OTHER[method]
+        if method in _TENSOR_TO_OTHER or method.startswith("is_"):
+            return _TENSOR_TO_OTHER.get(method, Kind.UNKNOWN)
         if method in _TENSOR_TO_NUMBER:
             return Kind.NUMBER
         if kind is Kind.LOSS and method in _KEEPS_LOSS:
