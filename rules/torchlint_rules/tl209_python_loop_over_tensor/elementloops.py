@@ -123,6 +123,9 @@ def _waits_for_elements(script: Script) -> Iterator[tuple[cst.BaseExpression, cs
         read = script.readings.numbered(call)
         if read is not None and script.readings.numbered(read) is None:
             yield call, read
+    for site in script.tree.in_file(script.calls.of("builtins.range")):
+        bounds = [arg.value for arg in site.node.args if isinstance(arg.value, cst.Subscript)]
+        yield from ((site.node, bound) for bound in bounds if script.kind(bound) in TENSORS)
     for branch in script.tree.own(cst.If):
         sides = _waited_for(script, branch.test) if isinstance(branch.test, cst.Comparison) else []
         yield from ((branch.test, side) for side in sides if script.kind(side) in TENSORS)
