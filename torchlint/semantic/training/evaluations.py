@@ -304,7 +304,7 @@ class Evaluations(LoopAnalysis):
 
     def _is_method_of_network(self, function: cst.FunctionDef | None) -> bool:
         owner = self.scopes.class_of(function) if function is not None else None
-        if owner is None:
+        if function is None or owner is None:
             return False
         around = (function, *self.tree.ancestors(function))
         if any(
