@@ -35,18 +35,17 @@ def test_fix_without_apply_is_1_when_there_is_something_to_change(shell: Shell) 
     ("text", "options", "said"),
     [
         ("x = 1\n", [], "Nothing to fix."),
-        ("slow()\n", [], "1 fix in 1 file: `torchlint fix --apply` writes it."),
+        ("slow()\n", [], "1 fix in 1 file: `--apply` writes it."),
         (
             "slow()\nslow()\nrisky()\n",
             [],
-            "2 fixes in 1 file: `torchlint fix --apply` writes them,"
-            " `--unsafe-fixes` would make 1 more.",
+            "2 fixes in 1 file: `--apply` writes them, `--unsafe-fixes` would make 1 more.",
         ),
         ("risky()\n", [], "Nothing to fix, `--unsafe-fixes` would make 1 fix."),
         (
             "slow()\nrisky()\n",
             ["--unsafe-fixes"],
-            "2 fixes in 1 file: `torchlint fix --apply --unsafe-fixes` writes them.",
+            "2 fixes in 1 file: `--apply` writes them.",
         ),
     ],
 )

@@ -45,7 +45,11 @@ WRONG = Outcome(
     Comparison("close", False, 60, 8, differs_at=3),
 )
 REPORT = Report(
-    "train.py", ("--lr", "1"), "cpu", "2.13.0", 0, 50, 10, 3, Interval(0.98, 1.02), (FASTER, WRONG)
+    *("train.py", ("--lr", "1"), "cpu", "2.13.0", 0, 50, 10, 3),
+    Interval(0.98, 1.02),
+    (FASTER, WRONG),
+    writing="torchlint verify --apply train.py -- --lr 1",
+    longer="torchlint verify --budget 600 train.py -- --lr 1",
 )
 
 
@@ -131,6 +135,11 @@ def test_a_script_that_fails_is_one_line_with_its_place() -> None:
     line = failure_line("t.py", Failure("crash", "ValueError: no", "data.py", 3))
     assert line == "data.py:3: the original script fails: ValueError: no"
     assert failure_line("t.py", Failure("idle", "no step")).startswith("t.py: ")
+    alone = Failure("crash", "ImportError: attempted relative import with no known parent package")
+    assert failure_line("net/train.py", alone).endswith(
+        "package; start it as a module, with `-m net.train` in place of net/train.py"
+    )
+    assert failure_line("train.py", alone).endswith("no known parent package")
 
 
 def test_what_depends_on_no_machine_comes_first_and_small_differences_are_left_out() -> None:

@@ -27,7 +27,7 @@ from torchlint.engine import Accept, FixResult, WriteError, fix_bytes, fix_paths
 from torchlint.engine.results import guarded
 from torchlint.engine.timelimit import within
 from torchlint.engine.usedelsewhere import Projects
-from torchlint.finding import Finding, Safety
+from torchlint.finding import Finding
 from torchlint.report.block import question
 from torchlint.report.entry import Entry
 from torchlint.report.formats import TEXT
@@ -194,13 +194,11 @@ def _deliver_diff(run: Run, result: FixResult, first: bool) -> None:
 
 
 def _summarize_changes(changed: list[FixResult], withheld: int) -> None:
-    made = [finding.fix for result in changed for finding in result.applied if finding.fix]
-    unsafe = any(fix.safety is Safety.UNSAFE for fix in made)
+    made = sum(len(result.applied) for result in changed)
     if made:
         said = (
-            f"{plural(len(made), 'fix')} in {plural(len(changed), 'file')}:"
-            f" `torchlint fix --apply{' --unsafe-fixes' if unsafe else ''}` writes"
-            f" {'it' if len(made) == 1 else 'them'}"
+            f"{plural(made, 'fix')} in {plural(len(changed), 'file')}:"
+            f" `--apply` writes {'it' if made == 1 else 'them'}"
         )
         more = f", `--unsafe-fixes` would make {withheld} more" if withheld else ""
     else:

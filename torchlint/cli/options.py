@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
+from torchlint.cli.again import TYPED
 from torchlint.cli.parameters import (
     OneOf,
     SomePath,
@@ -239,6 +240,11 @@ report_options = all_of(
 
 class GroupedCommand(click.Command):
     """A command with a section of options per subject in its help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words of the command line, and keep them as they were typed."""
+        ctx.meta[TYPED] = tuple(args)
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options by subject, in the order of the subjects."""

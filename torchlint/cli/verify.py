@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from torchlint.cli.again import typed_again
 from torchlint.cli.against import Against, against_options, compared_with
 from torchlint.cli.commandline import (
     device_option,
@@ -45,6 +46,10 @@ _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
 _QUICK_BUDGET: Final = 105.0
 _MOST_ROUNDS: Final = 12
 """Rounds up to which a budget is used, where the machine is noisy."""
+_LONGER: Final = 600
+"""The least seconds of a budget to advise where nothing was decided."""
+_ASIDE: Final = ("apply", "output_format", "as_json", "html", "history", "save_trace", "verbose")
+"""Options that a command line to try next does without, since they change no result."""
 
 
 @click.command(cls=GroupedCommand)
@@ -177,7 +182,13 @@ def verify(
         if against is None:
             _offer_fix(run, error.failure)
         ctx.exit(2)
-    report = replace(report, price=options["price"], epochs=epochs_of(start.script, start.args))
+    report = replace(
+        report,
+        price=options["price"],
+        epochs=epochs_of(start.script, start.args),
+        writing=typed_again(ctx, "--apply", without=_ASIDE),
+        longer=_longer(ctx, options),
+    )
     if against is not None:
         tolerated = options["fail_slower"] or 0.0
         report = replace(report, against=against.revision, tolerated=tolerated)
@@ -252,6 +263,15 @@ def _settings(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
         settings["budget"] = budget
         settings["most_rounds"] = 0 if "rounds" in given else _MOST_ROUNDS
     return settings
+
+
+def _longer(ctx: click.Context, options: dict[str, Any]) -> str:
+    """Return the command line that measures longer: no budget works on several hosts."""
+    without = (*_ASIDE, "quick", "budget", "rounds")
+    if options["nnodes"] > 1:
+        return typed_again(ctx, "--rounds", str(4 * options["rounds"]), without=without)
+    budget = max(_LONGER, round(2 * (options["budget"] or 0)))
+    return typed_again(ctx, "--budget", str(budget), without=without)
 
 
 def _measure(run: Run, session: Session, options: dict[str, Any]) -> tuple[Fixes, Report]:

@@ -255,12 +255,15 @@ class Session:
         trials = [trial for trial in self._trials if trial.evidence.rounds]
         trials = [trial for trial in trials if trial.evidence.broken is None]
         runs = 3 * len(trials) + 1
-        while trials and self._all_rounds < self._plan.most_rounds and _is_noisy(original):
-            if not self._runner.schedule.fits(time=runs):
+        schedule, most = self._runner.schedule, self._plan.most_rounds
+        while trials and self._all_rounds < most and _is_noisy(original):
+            if not schedule.fits(time=runs):
                 break
+            schedule.expect(time=runs * (most - self._all_rounds))
+            if not self._extra:
+                self._listener.prolonged(_noise(original), most - self._all_rounds, schedule.rest)
             self._extra += 1
-            self._runner.schedule.expect(time=runs)
-            self._round(original, trials, self._all_rounds, self._plan.most_rounds)
+            self._round(original, trials, self._all_rounds, most)
         self._assess(original)
 
     @property
@@ -408,7 +411,7 @@ class Session:
         if original.broken is not None:
             raise ScriptError(original.broken)
         ratios = [(trial.variant, ratio) for trial in sound if (ratio := trial.ratio) is not None]
-        self._listener.timed(number, most, ratios, self._runner.schedule.left)
+        self._listener.timed(number, most, ratios, self._runner.schedule.rest)
 
     def _time_between(self, before: Trace, trial: _Trial) -> list[Trace]:
         """Time a variant twice after a run of the original, and return the original's next run.

@@ -106,6 +106,11 @@ class Schedule:
             return None
         return sum(count * fmean(self._known(mode) or known) for mode, count in self._ahead.items())
 
+    @property
+    def rest(self) -> float | None:
+        """The same, or the time until the deadline if that is less."""
+        return None if self.left is None else max(0.0, min(self.left, self.remaining))
+
     def _known(self, mode: str) -> list[float]:
         """Return the durations of earlier runs of a mode, or the assumed one."""
         return self._took.get(mode) or self._assumed.get(mode, [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Final
 
 from torchlint.harness.judging.anatomy import Bound
@@ -10,8 +9,6 @@ from torchlint.harness.judging.verdict import Outcome, Report, Verdict, candidat
 from torchlint.report.summary import plural
 
 _NUMBERS: Final = {"equal": "numbers equal bit for bit", "close": "numbers close"}
-_LONGER: Final = 600
-"""Seconds of a budget to advise where nothing was decided."""
 _KILOWATT_HOUR: Final = 3.6e6
 """Joules of one."""
 _FEWEST: Final = 0.01
@@ -40,14 +37,13 @@ def conclusion(report: Report) -> str:
     count = f"{len(kept)} of {len(codes)} fixes kept{which}"
     gained = _gained(together(report, kept))
     said = ", ".join((count, *gained))
-    return f"{said}: `{_command(report, '--apply')}` writes {'it' if len(kept) == 1 else 'them'}."
+    return f"{said}: `{report.writing}` writes {'it' if len(kept) == 1 else 'them'}."
 
 
 def _nothing_kept(report: Report, count: int) -> str:
     which = "The fix was not kept" if count == 1 else f"None of {count} fixes was kept"
     if any(outcome.verdict is Verdict.UNSURE for outcome in report.outcomes):
-        command = _command(report, f"--budget {_LONGER}")
-        return f"{which}, and not all was decided: `{command}` measures longer."
+        return f"{which}, and not all was decided: `{report.longer}` measures longer."
     return f"{which}: there is nothing to write."
 
 
@@ -61,11 +57,6 @@ def _gained(outcome: Outcome | None) -> list[str]:
         gain = f"{outcome.work.ratio:.1f}x less processor time{together}"
     numbers = _NUMBERS.get(outcome.comparison.word)
     return [gain, *([numbers] if numbers else [])]
-
-
-def _command(report: Report, option: str) -> str:
-    words = ["torchlint", "verify", *option.split(), report.script]
-    return shlex.join([*words, *(["--", *report.args] if report.args else [])])
 
 
 def savings(report: Report) -> str:

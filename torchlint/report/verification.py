@@ -59,6 +59,8 @@ _FAILED: Final = {
     "killed": "the original script was killed: {}",
     "idle": "the script cannot be measured: {}",
 }
+_NO_PACKAGE: Final = "relative import with no known parent package"
+"""Words of Python's error where a module of a package is started as a script."""
 
 
 def verification_json(report: Report) -> str:
@@ -241,7 +243,11 @@ def _compared(report: Report) -> tuple[str, ...]:
 def failure_line(script: str, failure: Failure) -> str:
     """Return one line that says why the original script cannot be measured."""
     place = f"{os.path.relpath(failure.file)}:{failure.line}" if failure.line else script
-    return f"{place}: {_FAILED[failure.kind].format(failure.message)}"
+    line = f"{place}: {_FAILED[failure.kind].format(failure.message)}"
+    module = os.path.relpath(script).removesuffix(".py").replace(os.sep, ".")
+    if _NO_PACKAGE in failure.message and "." in module and not module.startswith("."):
+        line += f"; start it as a module, with `-m {module}` in place of {script}"
+    return line
 
 
 def _outcome(outcome: Outcome, doubts: Iterable[Doubt], paint: Paint) -> list[str]:

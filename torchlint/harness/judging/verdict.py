@@ -140,6 +140,10 @@ class Report:
     """What an hour of each device costs."""
     tolerated: float = 0.0
     """The slowdown up to which a slower variant does not fail, as a share of a step."""
+    writing: str = ""
+    """The command line that writes what was kept."""
+    longer: str = ""
+    """The command line that measures longer."""
 
     @property
     def devices(self) -> int:
