@@ -38,3 +38,14 @@ def test_the_nearest_three_are_enough(project: Shell) -> None:
 
 def test_a_module_that_nothing_runs_is_not_refused_for_that(project: Shell) -> None:
     assert "runs nothing by itself" not in project.run("verify", "lib/engine.py").stderr
+
+
+@pytest.mark.parametrize("command", ["verify", "tune"])
+def test_in_a_folder_what_trains_is_named(project: Shell, command: str) -> None:
+    project.write("lib/main.py", MAIN)
+    said = "is a folder: give it a script that trains"
+    assert project.run(command, "lib").stderr == (
+        f"error: lib {said}: `torchlint {command} lib/main.py`\n"
+    )
+    project.write("data/note.txt", "")
+    assert project.run(command, "data").stderr == f"error: data {said}\n"

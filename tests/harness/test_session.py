@@ -64,6 +64,16 @@ def test_a_script_that_ends_early_is_compared_and_named(tmp_path: Path) -> None:
     assert report.doubts[0].name == "whole-runs"
 
 
+def test_equal_losses_that_are_no_numbers_are_told(tmp_path: Path) -> None:
+    text = PLAIN.replace("range(1000)", "range(5)").replace("lr=0.1", "lr=1e30")
+    script = write(tmp_path, text)
+    noop = Variant("all", ("TL901",), Safety.EXACT, {str(script): script.read_text() + "\n"})
+    with Session(Plan(script)) as session:
+        report = session.measure([noop])
+    (lost,) = (doubt for doubt in report.doubts if doubt.name == "not-a-number")
+    assert lost.message.startswith("the original's loss is inf in step 2, ")
+
+
 def test_a_script_without_steps_is_timed_whole_and_its_output_compared(tmp_path: Path) -> None:
     script = write(
         tmp_path,

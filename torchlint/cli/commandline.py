@@ -66,6 +66,11 @@ def started(command: str, script: str | None, args: Sequence[str], module: str |
         refuse_notebook(command, Path(script))
         refuse_module(command, Path(script))
         return Started(Path(script), tuple(args))
+    if Path(script).is_dir():
+        starts = Programs(settings_of=lambda path: load(Path(path))).starts(script)
+        raise click.ClickException(
+            f"{script} is a folder: give it a script that trains{_named(command, starts)}"
+        )
     found = _typed(words)
     if found is None:
         raise click.BadParameter(f"File '{script}' does not exist.", param_hint="'SCRIPT'")
@@ -195,9 +200,16 @@ def refuse_module(command: str, script: Path) -> None:
     with refused():
         starts = Programs(settings_of=lambda path: load(Path(path))).started_by(str(script))
     if starts:
-        named = ", ".join(f"`torchlint {command} {each}`" for each in starts[:_MOST_NAMED])
-        more = f", or one of {len(starts) - _MOST_NAMED} more" if len(starts) > _MOST_NAMED else ""
-        raise click.ClickException(f"{script} runs nothing by itself; what runs it: {named}{more}")
+        raise click.ClickException(
+            f"{script} runs nothing by itself; what runs it{_named(command, starts)}"
+        )
+
+
+def _named(command: str, starts: Sequence[str]) -> str:
+    """Return the command lines for scripts, after a colon."""
+    named = ", ".join(f"`torchlint {command} {each}`" for each in starts[:_MOST_NAMED])
+    more = f", or one of {len(starts) - _MOST_NAMED} more" if len(starts) > _MOST_NAMED else ""
+    return f": {named}{more}" if starts else ""
 
 
 def _device(ctx: click.Context, parameter: click.Parameter, value: str) -> str:

@@ -540,6 +540,10 @@ class Session:
             doubts.append(Doubt.whole_runs(first.taken))
         elif first.ending != "full":
             doubts.append(Doubt.short_script(first.taken))
+        losses = zip(first.losses, first.loss_steps, strict=False)
+        lost = next((each for each in losses if not math.isfinite(each[0])), None)
+        if lost is not None:
+            doubts.append(Doubt.not_a_number(*lost))
         if self._unmeasured:
             doubts.append(Doubt.not_measured(tuple(self._unmeasured)))
         if changed:

@@ -116,6 +116,15 @@ class Doubt:
         return cls("numbers-open", f"losses not decided: {why}, and time ran out; {_LONGER}")
 
     @classmethod
+    def not_a_number(cls, loss: float, step: int) -> Doubt:
+        """Report that the original diverges."""
+        return cls(
+            "not-a-number",
+            f"the original's loss is {loss} in step {step + 1}, and what is equal from there on "
+            "proves nothing; a lower learning rate may keep it finite",
+        )
+
+    @classmethod
     def few_losses(cls, count: int) -> Doubt:
         """Report that numbers are close, as far as very few losses can show."""
         return cls(
