@@ -31,6 +31,10 @@ def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     [
         ("raise ValueError('no data')\n", "train.py:1: the original script fails: ValueError: no"),
         ("x = input()\n", "train.py:1: the script reads standard input"),
+        (
+            "import sys\nrate = float(sys.stdin.readline())\n",
+            "train.py:2: the script reads standard input, which is empty here",
+        ),
         ("print('done')\n", "train.py: the script cannot be measured: it never imports torch"),
     ],
 )

@@ -26,6 +26,7 @@ from torchlint.harness.trace import Failure, SyncSite, Trace
 from torchlint.report.conclusion import conclusion
 from torchlint.report.paint import Paint
 from torchlint.report.verification import failure_line, verification_json, verification_text
+from torchlint.report.verificationmarkdown import verification_markdown
 
 FASTER = Outcome(
     Variant("rule", ("TL101",), Safety.EXACT, {"/p/train.py": "a"}),
@@ -227,3 +228,12 @@ def test_waits_that_a_cpu_does_not_show_are_explained(device: str, count: int) -
     before, after = (Evidence(numbers, syncs) for syncs in (waits, none))
     found = assess(FASTER.variant, before, after, Comparison("equal", True, 6, 2), None)
     assert [doubt.name for doubt in found.doubts].count("saves-waits") == count
+
+
+def test_a_table_shows_the_processor_time_that_decided() -> None:
+    assert "processor time" not in verification_markdown(REPORT)
+    table = verification_markdown(replace(REPORT, outcomes=(WORK, WRONG))).splitlines()
+    assert table[2] == (
+        "| what | verdict | speed | processor time | numbers | syncs per step | waiting for data |"
+    )
+    assert "| 2.60x (2.40x to 2.80x) in each step, which decides: " in table[4]

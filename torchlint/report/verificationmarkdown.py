@@ -17,7 +17,7 @@ from torchlint.report.verification import (
     verdict_text,
 )
 
-_COLUMNS: Final = ("speed", "numbers", "syncs per step", "waiting for data")
+_COLUMNS: Final = ("speed", "processor time", "numbers", "syncs per step", "waiting for data")
 _SIGNS: Final = {"keep": "✅", "revert": "❌", "none": "➖"}
 
 

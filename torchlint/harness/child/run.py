@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import linecache
 import multiprocessing
 import os
 import random
@@ -201,7 +202,8 @@ def _describe(error: BaseException, task: Task) -> Failure:
     if isinstance(error, ModuleNotFoundError):
         message += f" (searched with {sys.executable}, which also runs torchlint)"
     file, line = _place(error, task)
-    return Failure(_kind(error, text), message, file, line)
+    reads = "stdin" in linecache.getline(file, line)
+    return Failure("input" if reads else _kind(error, text), message, file, line)
 
 
 def _kind(error: BaseException, text: str) -> Literal["crash", "input", "memory"]:
