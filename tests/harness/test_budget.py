@@ -30,7 +30,7 @@ def variants(script: Path) -> list[Variant]:
 def test_a_budget_goes_on_while_the_original_is_noisy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, rounds: int
 ) -> None:
-    monkeypatch.setattr("torchlint.harness.session._is_noisy", lambda original: True)
+    monkeypatch.setattr("torchlint.harness.session.is_settled", lambda *rest: False)
     script = write(tmp_path, PLAIN)
     said: list[str] = []
     plan = Plan(*(script, (), 8, 2, 2), device="cpu", budget=600.0, timeout=60.0, most_rounds=most)
@@ -52,6 +52,18 @@ def test_a_budget_goes_on_while_the_original_is_noisy(
         assert told.pop(4).startswith("two runs of the original differ too much to decide, 0.")
     more = [line.partition(": all fixes")[0] for line in told[4:]]
     assert more == [f"round {number} of {most}" for number in range(3, rounds + 1)]
+
+
+def test_without_a_budget_rounds_go_on_as_well_up_to_the_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchlint.harness.session.is_settled", lambda *rest: False)
+    script = write(tmp_path, PLAIN)
+    plan = Plan(*(script, (), 8, 2, 2), device="cpu", timeout=60.0, most_rounds=3)
+    with Session(plan) as session:
+        report = session.measure(variants(script)[:1])
+    (outcome,) = report.outcomes
+    assert (report.rounds, len(outcome.after.times)) == (3, 3)
 
 
 def test_a_first_run_that_takes_long_is_told_before_there_is_an_estimate(

@@ -6,7 +6,14 @@ import random
 
 import pytest
 
-from torchlint.harness.judging.statistics import noise_band, share, speedup, step_time
+from torchlint.harness.judging.statistics import (
+    Rounds,
+    level,
+    noise_band,
+    share,
+    speedup,
+    step_time,
+)
 from torchlint.harness.judging.verdict import Verdict, judge_speed
 
 NO_DIFFERENCE = (Verdict.SAME, Verdict.UNSURE)
@@ -55,6 +62,42 @@ def test_two_rounds_of_a_script_against_itself_show_no_difference() -> None:
         found = rounds(1, scatter=0.03, count=4, seed=seed)
         before, after = found[::2], found[1::2]
         assert judge_speed(speedup(before, after), noise_band(before)) in NO_DIFFERENCE, seed
+
+
+def drifting(count: int, seed: int, effect: float = 1.0) -> tuple[Rounds, Rounds]:
+    """Rounds on a machine that is at another speed in each of them."""
+    draw = random.Random(seed)
+    sides: tuple[list[list[list[float]]], list[list[list[float]]]] = ([], [])
+    for _ in range(count):
+        pace = draw.uniform(1, 2)
+        for side, factor in zip(sides, (1.0, 1 / effect), strict=True):
+            side += rounds(pace * factor, scatter=0.02, count=1, seed=draw.randrange(1 << 30))
+    return sides
+
+
+def test_drift_from_round_to_round_is_taken_out_of_both_sides() -> None:
+    before, after = drifting(6, 1, effect=1.2)
+    flat = level(before, after)
+    assert speedup(flat[0], flat[1]).ratio == pytest.approx(1.2, rel=0.03)
+    drifted, steady = speedup(before, after), speedup(flat[0], flat[1])
+    assert steady.high - steady.low < (drifted.high - drifted.low) / 2
+    shown = step_time(flat[0]) / step_time(flat[1])
+    assert shown == pytest.approx(steady.ratio)
+
+
+def test_two_rounds_are_left_as_they_are() -> None:
+    before, after = drifting(2, 1)
+    assert level(before, after) == [before, after]
+
+
+def test_a_script_against_itself_is_never_faster_where_the_machine_drifts() -> None:
+    found = []
+    for seed in range(60):
+        sides = drifting(4, seed)
+        flat = level(*sides)
+        found.append(judge_speed(speedup(flat[0], flat[1]), noise_band(level(sides[0])[0])))
+    assert set(found) <= set(NO_DIFFERENCE)
+    assert found.count(Verdict.SAME) > 40
 
 
 def test_an_evaluation_in_every_run_stays_in_the_ratio() -> None:

@@ -10,7 +10,7 @@ from torchlint.finding import Safety
 from torchlint.harness.judging.assessment import Evidence, assess
 from torchlint.harness.judging.promise import Comparison, Word, compare
 from torchlint.harness.judging.statistics import Interval, Speedup
-from torchlint.harness.judging.verdict import Verdict, decide, judge_speed
+from torchlint.harness.judging.verdict import Verdict, decide, judge_speed, speed_doubt
 from torchlint.harness.plan import Variant
 from torchlint.harness.trace import Failure, ParameterMatch, SyncSite, Trace
 
@@ -20,6 +20,7 @@ ORIGINAL = Trace(
     "full", taken=20, losses=LOSSES, loss_steps=tuple(range(20)), parameters=SAME, torch="2"
 )
 NOISE = Interval(0.98, 1.02)
+BUSY = Interval(0.9, 1.1)
 
 
 def nudged(by: float, start: int = 0) -> Trace:
@@ -105,6 +106,21 @@ def test_a_difference_counts_when_it_lies_outside_one_and_outside_the_noise(
     low: float, high: float, noise: Interval, verdict: Verdict
 ) -> None:
     assert judge_speed(Speedup((low + high) / 2, low, high), noise) is verdict
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "noise", "work", "said"),
+    [
+        (0.965, 1.06, NOISE, None, "about 11 rounds would do (--rounds 11, or a longer --budget)"),
+        (0.97, 1.01, BUSY, None, "; close other programs: as it is, it would take about "),
+        (0.97, 1.01, BUSY, Speedup(1.02, 0.94, 1.1), "differ by 0.90x to 1.10x; about 10 rounds"),
+        (1.01, 1.03, NOISE, None, "about 6 rounds would do"),
+    ],
+)
+def test_what_is_undecided_says_how_many_rounds_would_do(
+    low: float, high: float, noise: Interval, work: Speedup | None, said: str
+) -> None:
+    assert said in speed_doubt(Speedup((low + high) / 2, low, high), noise, 3, work).message
 
 
 def test_what_is_faster_is_kept_and_what_is_slower_or_wrong_goes() -> None:

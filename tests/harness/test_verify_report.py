@@ -211,7 +211,7 @@ def test_the_last_line_says_what_was_gained_and_what_to_type(
 
 
 def test_a_doubt_that_several_fixes_share_is_told_once() -> None:
-    noisy = Doubt.noisy_machine(0.8, 1.3)
+    noisy = Doubt.noisy_machine(0.8, 1.3, 90)
     outcomes = tuple(replace(each, doubts=(noisy,)) for each in (FASTER, EVEN, ALL))
     text = verification_text(replace(REPORT, outcomes=outcomes), Paint())
     assert text.count("  noisy-machine: too noisy to decide") == 1

@@ -13,6 +13,7 @@ from torchlint.harness.judging.assessment import (
     Evidence,
     assess,
     crowd,
+    is_settled,
     judge_work,
     never_rests,
     work_noise,
@@ -96,6 +97,26 @@ def test_equal_work_is_equal_time_where_the_script_never_rests(
     runs = [[timed(1.0, at_rest=rest)] * 2] * 2
     restless = never_rests(runs, [[timed(1.0, at_rest=0.0)] * 2])
     assert judge_work(wall, Speedup(1.0, 0.98, 1.03), QUIET, restless=restless) is verdict
+
+
+@pytest.mark.parametrize(
+    ("noise", "original", "other", "settled"),
+    [
+        (Interval(0.98, 1.02), {"work": ()}, {"work": ()}, True),
+        (NOISY, {}, {}, True),
+        (None, {}, {}, True),
+        (NOISY, {}, {"helpers": 2}, False),
+        (NOISY, {"at_rest": 4.0}, {}, False),
+        (NOISY, {"work": ()}, {"work": ()}, False),
+    ],
+)
+def test_no_more_rounds_are_needed_where_either_clock_can_decide(
+    noise: Interval | None, original: dict[str, Any], other: dict[str, Any], settled: bool
+) -> None:
+    before, after = (timed(1.0, **{"at_rest": 0.1, **each}) for each in (original, other))
+    first = Evidence(before, rounds=[[before, before]] * 2)
+    side = Evidence(after, rounds=[[after, after]] * 2, originals=first.rounds)
+    assert is_settled(noise, first, [side]) is settled
 
 
 def outcome(after: Trace, noise: Interval | None) -> Outcome:

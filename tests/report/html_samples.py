@@ -8,7 +8,7 @@ from typing import Literal
 
 from torchlint.finding import Safety
 from torchlint.harness.judging.anatomy import Step, usual_step
-from torchlint.harness.judging.doubt import WIDE_INTERVAL
+from torchlint.harness.judging.doubt import Doubt
 from torchlint.harness.judging.promise import Comparison, Word
 from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.judging.verdict import Change, Curves, Outcome, Report, Verdict
@@ -72,7 +72,7 @@ def outcome(
         wait_share=Change(0.5, 0.1),
         host_memory=Change(1 << 28, 1 << 29),
         warnings=("UserWarning: something else",) if wrong else (),
-        doubts=(WIDE_INTERVAL,) if verdict is Verdict.UNSURE else (),
+        doubts=(Doubt.wide_interval(12),) if verdict is Verdict.UNSURE else (),
         before=curves(0.018),
         after=Curves((), after.losses[:40], after.loss_steps[:40]) if wrong else after,
     )

@@ -44,8 +44,8 @@ _PLAN: Final = ("steps", "warmup", "rounds", "seed", "device", "timeout", "verbo
 _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
 """The defaults of --quick."""
 _QUICK_BUDGET: Final = 105.0
-_MOST_ROUNDS: Final = 12
-"""Rounds up to which a budget is used, where the machine is noisy."""
+_MOST_ROUNDS: Final = {False: 6, True: 40}
+"""The most rounds where the machine is noisy, without a budget and with one."""
 _LONGER: Final = 600
 """The least seconds of a budget to advise where nothing was decided."""
 _ASIDE: Final = ("apply", "output_format", "as_json", "html", "history", "save_trace", "verbose")
@@ -74,7 +74,7 @@ _ASIDE: Final = ("apply", "output_format", "as_json", "html", "history", "save_t
     type=click.IntRange(min=2),
     default=3,
     show_default=True,
-    help="Rounds per variant; one round runs A, B, B, A.",
+    help="Rounds per variant, up to 6 if it is noisy; one round runs A, B, B, A.",
 )
 @seed_option
 @device_option
@@ -261,7 +261,8 @@ def _settings(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
     budget = options["budget"] or (_QUICK_BUDGET if options["quick"] else None)
     if budget is not None:
         settings["budget"] = budget
-        settings["most_rounds"] = 0 if "rounds" in given else _MOST_ROUNDS
+    if "rounds" not in given and options["nnodes"] == 1:
+        settings["most_rounds"] = _MOST_ROUNDS[budget is not None]
     return settings
 
 

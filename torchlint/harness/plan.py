@@ -117,7 +117,7 @@ class Plan:
     budget: float = math.inf
     """Seconds for all runs; under a limit all fixes come first, then each alone as time allows."""
     most_rounds: int = 0
-    """The most rounds, where a budget has time for more than `rounds` and noise asks for them."""
+    """The most rounds, where noise asks for more than `rounds` and there is time for them."""
     launcher: Launcher | None = None
     """How to launch runs of several processes."""
     module: str = ""

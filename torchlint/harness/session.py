@@ -20,13 +20,14 @@ from torchlint.harness.judging.assessment import (
     assess,
     crowd,
     durations,
+    is_settled,
     syncs_per_step,
     work_noise,
 )
 from torchlint.harness.judging.doubt import STEPS_BY_HAND, Doubt
 from torchlint.harness.judging.parity import Parity, state_doubts, throttled
 from torchlint.harness.judging.promise import Comparison
-from torchlint.harness.judging.statistics import Interval, noise_band, step_time
+from torchlint.harness.judging.statistics import Interval, level, noise_band, step_time
 from torchlint.harness.judging.verdict import Outcome, Report
 from torchlint.harness.news import Listener
 from torchlint.harness.plan import BY_HAND, ORIGINAL, Plan, Variant
@@ -45,9 +46,6 @@ _DELAYED: Final = 4.0
 """Seconds of the first run after which it is said to take long."""
 _MOVES: Final = 3
 """How often a window is tried before it is taken as it is."""
-_SETTLED: Final = 0.1
-"""The width of the noise band at which more rounds would decide little."""
-
 _NO_TORCH: Final = "it never imports torch, so there is nothing to measure"
 _TOO_SLOW: Final = (
     "a run takes too long to compare two within {:.0f} s; give it a longer --budget, or none"
@@ -93,7 +91,7 @@ class _Trial:
         evidence = _whole_rounds(self.evidence)
         if not evidence.rounds or evidence.broken is not None:
             return None
-        before, after = durations(evidence.originals), durations(evidence.rounds)
+        before, after = level(durations(evidence.originals), durations(evidence.rounds))
         return step_time(before) / step_time(after)
 
     @property
@@ -213,6 +211,7 @@ class Session:
         self.announce(len({frozenset(variant.texts.items()) for variant in variants}))
         if not self._plan.limited:
             self._measure(original, variants)
+            self._settle(original)
             return
         for variant in sorted(variants, key=lambda variant: variant.kind == "rule"):
             late = not self._runner.schedule.fits(numbers=1, time=self._timed_runs(1))
@@ -256,8 +255,9 @@ class Session:
         trials = [trial for trial in trials if trial.evidence.broken is None]
         runs = 3 * len(trials) + 1
         schedule, most = self._runner.schedule, self._plan.most_rounds
-        while trials and self._all_rounds < most and _is_noisy(original):
-            if not schedule.fits(time=runs):
+        while trials and self._all_rounds < most and schedule.fits(time=runs):
+            sides = [_whole_rounds(trial.evidence) for trial in trials]
+            if is_settled(_noise(original), original, sides):
                 break
             schedule.expect(time=runs * (most - self._all_rounds))
             if not self._extra:
@@ -572,13 +572,7 @@ def _unfinished(outcome: Outcome) -> Outcome:
     return replace(outcome, doubts=doubts)
 
 
-def _is_noisy(original: Evidence) -> bool:
-    """Return whether the original's noise hides a difference that matters."""
-    noise = _noise(original)
-    return noise is None or noise.high - noise.low > _SETTLED
-
-
 def _noise(original: Evidence) -> Interval | None:
     """Return the noise of the original, None where no round timed it twice."""
     paired = [runs for runs in original.rounds if len(runs) > 1]
-    return noise_band(durations(paired)) if paired else None
+    return noise_band(level(durations(paired))[0]) if paired else None

@@ -16,6 +16,7 @@ from torchlint.harness.judging.statistics import (
     Interval,
     Speedup,
     least,
+    level,
     noise_band,
     share,
     speedup,
@@ -41,6 +42,11 @@ _MATTERS: Final = 0.05
 """The difference that the interval must exclude before processor time decides."""
 _RESTS: Final = 0.05
 """The share of a window up to which a script counts as computing all the time."""
+_SETTLED: Final = 0.05
+"""The width of the noise band at which more rounds would decide little.
+
+The interval of a change without effect is about as wide, and must lie within 5 % of even speed.
+"""
 
 
 @dataclass(slots=True)
@@ -94,6 +100,8 @@ def assess(
         doubts.append(Doubt.few_losses(comparison.losses))
     if after.numbers.joined and not before.numbers.joined:
         doubts.append(OTHER_LAUNCH)
+    timed = bool(after.rounds) and after.broken is None
+    times = level(durations(before.rounds), durations(after.rounds)) if timed else []
     if comparison is None:
         verdict, doubt = _judge_failure(variant, after.numbers.failure)
         doubts.append(doubt)
@@ -106,19 +114,19 @@ def assess(
         verdict = Verdict.UNSURE
         doubts.append(Doubt.run_failed(after.broken.message + place(after.broken)))
     elif noise is None:
-        gain = speedup(durations(before.rounds), durations(after.rounds))
+        gain = speedup(times[0], times[1])
         verdict = Verdict.UNSURE
         doubts.append(TIMED_ONCE)
     else:
-        gain = speedup(durations(before.rounds), durations(after.rounds))
+        gain = speedup(times[0], times[1])
         verdict = judge_speed(gain, noise)
         if verdict is Verdict.UNSURE:
             work = work_saved(before.rounds, after.rounds)
             restless = never_rests(before.rounds, after.rounds)
             verdict = judge_work(gain, work, work_noise, restless=restless)
         if verdict is Verdict.UNSURE:
+            doubts.append(speed_doubt(gain, noise, len(after.rounds), work if restless else None))
             work = None
-            doubts.append(speed_doubt(gain, noise))
         if verdict is Verdict.SLOWER and _is_for_accelerators(variant, before.numbers.device):
             doubts.append(Doubt.slower_on_this_device(before.numbers.device))
         if comparison.kept is None and verdict is not Verdict.SLOWER:
@@ -140,7 +148,7 @@ def assess(
         comparison=comparison,
         speedup=gain,
         work=work,
-        step_time=_change(before, after, _step_time),
+        step_time=Change(*map(step_time, times)),
         syncs=syncs,
         sync_sites=_saved(before.syncs, after.syncs),
         wait_share=_change(before, after, _wait_share),
@@ -206,10 +214,6 @@ def _rank_times(side: Evidence) -> tuple[float, ...]:
     return tuple(median(times) for times in ranks)
 
 
-def _step_time(side: Evidence) -> float | None:
-    return step_time(durations(side.rounds))
-
-
 def _wait_share(side: Evidence) -> float | None:
     waits = [trace.waited for trace in side.timed if trace.waited is not None]
     return share(waits, durations(side.rounds)) if len(waits) == len(side.timed) else None
@@ -269,11 +273,15 @@ def work_saved(before: Runs, after: Runs) -> Speedup | None:
 
     Both sides must run on the CPU alone, with the same number of threads and of workers.
     """
-    traces = [trace for rounds in (before, after) for runs in rounds for trace in runs]
-    alike = len({(trace.threads, trace.helpers) for trace in traces}) == 1
-    if not alike or not _have_work(before, after):
+    if not _have_like_work(before, after):
         return None
     return speedup(_works(before), _works(after), least)
+
+
+def _have_like_work(before: Runs, after: Runs) -> bool:
+    traces = [trace for rounds in (before, after) for runs in rounds for trace in runs]
+    alike = len({(trace.threads, trace.helpers) for trace in traces}) == 1
+    return alike and _have_work(before, after)
 
 
 def work_noise(original: Runs) -> Interval | None:
@@ -306,6 +314,21 @@ def judge_work(
 def never_rests(*sides: Runs) -> bool:
     """Return whether the script's thread always has something to compute."""
     return all(median(map(_share_at_rest, chain(*rounds))) <= _RESTS for rounds in sides)
+
+
+def is_settled(noise: Interval | None, original: Evidence, sides: Iterable[Evidence]) -> bool:
+    """Return whether two runs of the original differ so little that more rounds decide little.
+
+    By wall time, or by processor time where that can decide about every side.
+    """
+    if _is_narrow(noise):
+        return True
+    alike = all(_have_like_work(side.originals, side.rounds) for side in sides)
+    return alike and never_rests(original.rounds) and _is_narrow(work_noise(original.rounds))
+
+
+def _is_narrow(noise: Interval | None) -> bool:
+    return noise is not None and noise.high - noise.low <= _SETTLED
 
 
 def crowd(traces: Iterable[Trace]) -> tuple[float, float] | None:

@@ -11,6 +11,8 @@ from torchlint.wording import first_of
 _LONGER: Final = "give it a longer --budget, or none"
 _SHORT_EPOCH: Final = 10_000
 """The most steps of an epoch that a verification can be asked to run."""
+_MOST_ROUNDS: Final = 40
+"""The most rounds to advise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +32,19 @@ class Doubt:
         )
 
     @classmethod
-    def noisy_machine(cls, low: float, high: float) -> Doubt:
+    def noisy_machine(cls, low: float, high: float, enough: int) -> Doubt:
         """Report that two runs of the original differ by more than the fix could show."""
         return cls(
             "noisy-machine",
             "too noisy to decide: two runs of the same script differ by "
-            f"{low:.2f}x to {high:.2f}x; close other programs or raise --rounds",
+            f"{low:.2f}x to {high:.2f}x; {_more_rounds(enough)}",
+        )
+
+    @classmethod
+    def wide_interval(cls, enough: int) -> Doubt:
+        """Report that the interval is too wide to decide, and how many rounds would do."""
+        return cls(
+            "wide-interval", f"the step times vary too much to decide; {_more_rounds(enough)}"
         )
 
     @classmethod
@@ -204,10 +213,6 @@ class Doubt:
         )
 
 
-WIDE_INTERVAL: Final = Doubt(
-    "wide-interval", "the step times vary too much to decide; raise --rounds or --steps"
-)
-"""The interval is too wide to decide."""
 SCATTERED_SEEDS: Final = Doubt(
     "scattered-seeds",
     "the losses of different seeds vary too much, compared with how far they fall, to "
@@ -249,6 +254,12 @@ OTHER_LAUNCH: Final = Doubt(
     "several: a step of either takes one global batch",
 )
 """One side ran as one process and the other as several."""
+
+
+def _more_rounds(enough: int) -> str:
+    if enough > _MOST_ROUNDS:
+        return f"close other programs: as it is, it would take about {enough} rounds"
+    return f"about {enough} rounds would do (--rounds {enough}, or a longer --budget)"
 
 
 def _since(step: int | None) -> str:

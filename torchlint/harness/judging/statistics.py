@@ -21,6 +21,8 @@ _TAIL: Final = 0.025
 _LONG: Final = 3.0
 """A step this many times longer than usual in every run does extra work (an evaluation)."""
 
+_LEVELED: Final = 3
+"""The fewest rounds whose drift is taken out."""
 _LEAST_NOISE: Final = 0.01
 """The difference between two processes that no number of rounds removes."""
 
@@ -53,6 +55,28 @@ def least(runs: Runs, steps: Sequence[int]) -> float:
     Every run does the same in the same step, and what disturbs it only ever adds time.
     """
     return sum(min(run[at] for run in runs) for at in steps) / len(steps)
+
+
+def level(*sides: Rounds) -> list[Rounds]:
+    """Return the rounds of all sides without the drift of the machine from round to round.
+
+    A round is scaled as a whole, so that the median run of each takes the same time. Two rounds
+    are left as they are: if they agreed by chance, nothing would show it.
+    """
+    levels = [
+        median(sum(run) / len(run) for runs in found for run in runs)
+        for found in zip(*sides, strict=True)
+    ]
+    if len(levels) < _LEVELED:
+        return list(sides)
+    usual_level = median(levels)
+    return [
+        [
+            [[time * usual_level / own for time in run] for run in runs]
+            for runs, own in zip(rounds, levels, strict=True)
+        ]
+        for rounds in sides
+    ]
 
 
 def step_time(rounds: Rounds) -> float:

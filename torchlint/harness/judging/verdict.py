@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
 from torchlint.harness.judging.anatomy import Bound, Step
-from torchlint.harness.judging.doubt import WIDE_INTERVAL, Doubt
+from torchlint.harness.judging.doubt import Doubt
 from torchlint.harness.judging.promise import Comparison
 from torchlint.harness.judging.statistics import Interval, Speedup
 from torchlint.harness.plan import ORIGINAL, Launcher, Variant
@@ -174,11 +175,20 @@ def judge_speed(speedup: Speedup, noise: Interval) -> Verdict:
     return Verdict.UNSURE
 
 
-def speed_doubt(speedup: Speedup, noise: Interval) -> Doubt:
-    """Return why the speed could not be judged."""
-    if not speedup.low <= 1.0 <= speedup.high or noise.high - noise.low > 2 * _MATTERS:
-        return Doubt.noisy_machine(noise.low, noise.high)
-    return WIDE_INTERVAL
+def speed_doubt(speedup: Speedup, noise: Interval, rounds: int, work: Speedup | None) -> Doubt:
+    """Return why the speed could not be judged after so many rounds, and how many would do.
+
+    `work` is the ratio of processor times, where that can decide.
+    """
+    widths = speedup.high - speedup.low, noise.high - noise.low
+    # An interval shrinks with the root of the number of rounds, that of a least time faster.
+    enough = rounds * (max(widths) / _MATTERS) ** 2
+    if work is not None:
+        enough = min(enough, rounds * (work.high - work.low) / _MATTERS)
+    enough = max(2 * rounds, math.ceil(enough))
+    if not speedup.low <= 1.0 <= speedup.high or widths[1] > 2 * _MATTERS:
+        return Doubt.noisy_machine(noise.low, noise.high, enough)
+    return Doubt.wide_interval(enough)
 
 
 def decide(verdict: Verdict) -> Decision:
