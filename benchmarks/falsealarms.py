@@ -148,7 +148,9 @@ def pretended(folder: Path) -> Sequence[Change]:
 
 def verdict(change: Change, device: str) -> tuple[str, str]:
     """Measure a change once, and return the verdict with its doubts."""
-    plan = Plan(change.script, steps=30, warmup=5, rounds=2, device=device, timeout=120)
+    plan = Plan(
+        change.script, steps=30, warmup=5, rounds=3, device=device, timeout=120, most_rounds=6
+    )
     with Session(plan) as session:
         (outcome,) = session.measure([change.variant]).outcomes
     reasons = [doubt.message for doubt in outcome.doubts]

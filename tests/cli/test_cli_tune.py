@@ -90,7 +90,6 @@ REPORT = TuningReport(
     budget=300.0,
     noise=0.02,
     settings=(WORKERS, PREFETCH, PINNING, BATCHES),
-    writing="torchlint tune --apply train.py -- --epochs 3",
 )
 SITE = LoaderSite("train.py", 12, "`loader`", {})
 DECIDED = LoaderSite(

@@ -9,7 +9,6 @@ from harness.scripts import PLAIN, write
 
 from torchlint.cli.progressbar import News
 from torchlint.finding import Safety
-from torchlint.harness.judging.statistics import Interval
 from torchlint.harness.judging.verdict import Verdict
 from torchlint.harness.plan import Plan, Variant
 from torchlint.harness.session import Session
@@ -48,8 +47,6 @@ def test_a_budget_goes_on_while_the_original_is_noisy(
     assert told[1].startswith("round 1 of 2: all fixes ")
     assert told[2].startswith("round 2 of 2: all fixes ")
     assert told[3].startswith("TL902: not bit for bit equal, as its class `exact` promises")
-    if rounds > 2:
-        assert told.pop(4).startswith("two runs of the original differ too much to decide, 0.")
     more = [line.partition(": all fixes")[0] for line in told[4:]]
     assert more == [f"round {number} of {most}" for number in range(3, rounds + 1)]
 
@@ -80,9 +77,7 @@ def test_a_first_run_that_takes_long_is_told_before_there_is_an_estimate(
     ]
 
 
-def test_noise_that_asks_for_more_rounds_is_told_with_the_time_of_all_of_them() -> None:
-    said: list[str] = []
-    News(said.append).prolonged(Interval(0.92, 1.08), 10, 80.0)
+def test_what_is_left_ends_with_the_budget() -> None:
     schedule = Schedule(None, 30.0)
     schedule.assume("time", 2.0)
     with schedule.run("syncs", "the original"):
@@ -91,10 +86,6 @@ def test_noise_that_asks_for_more_rounds_is_told_with_the_time_of_all_of_them() 
     assert schedule.rest == pytest.approx(20.0)
     schedule.expect(time=100)
     assert schedule.rest == pytest.approx(30.0, abs=1)
-    assert said == [
-        "two runs of the original differ too much to decide, 0.92x to 1.08x: up to 10 more "
-        "rounds, at most about 1 min"
-    ]
 
 
 def test_an_estimate_beyond_the_budget_says_which_has_time_for_all() -> None:

@@ -87,7 +87,7 @@ def test_drift_from_round_to_round_is_taken_out_of_both_sides() -> None:
 
 def test_two_rounds_are_left_as_they_are() -> None:
     before, after = drifting(2, 1)
-    assert level(before, after) == [before, after]
+    assert level(before, after) == (before, after)
 
 
 def test_a_script_against_itself_is_never_faster_where_the_machine_drifts() -> None:

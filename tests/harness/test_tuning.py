@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from harness.scripts import write
 
 from torchlint.cli.loadersettings import find_call
-from torchlint.harness.plan import Plan
+from torchlint.harness import plan as plans
+from torchlint.harness.plan import Plan, Task
+from torchlint.harness.runs.runner import Runner
 from torchlint.harness.session import ScriptError
+from torchlint.harness.trace import Trace
 from torchlint.harness.tuning.report import TuningReport
 from torchlint.harness.tuning.runs import Runs
 from torchlint.harness.tuning.session import search
@@ -244,6 +250,27 @@ def test_a_script_without_a_loader_says_so(tmp_path: Path, text: str, reason: st
     with Runs(plan) as runs, pytest.raises(ScriptError) as error:
         _ = runs.survey
     assert reason in error.value.failure.message
+
+
+@pytest.mark.parametrize(("took", "limit"), [(0.2, 5.0), (3.0, 15.0)])
+def test_a_run_may_take_five_times_the_longest_one_and_five_seconds_at_least(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took: float, limit: float
+) -> None:
+    limits = []
+    clock = itertools.count(step=took)
+
+    def start(self: Runner, task: Task, limit: float) -> Trace:
+        limits.append(limit)
+        return Trace("ended", leader=plans.BY_HAND)
+
+    monkeypatch.setattr(Runner, "start", start)
+    monkeypatch.setattr(Runner, "serve", lambda self: None)
+    with Runs(Plan(write(tmp_path, "import torch\n"), budget=10)) as runs:
+        watch = SimpleNamespace(monotonic=lambda: next(clock))
+        monkeypatch.setattr("torchlint.harness.tuning.runs.time", watch)
+        with pytest.raises(ScriptError):
+            _ = runs.survey
+    assert limits == [math.inf, pytest.approx(limit)]
 
 
 IN_MEMORY = """

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection
-from typing import Final
 
 import click
 
-TYPED: Final = "torchlint.typed"
+TYPED = "torchlint.typed"
 """The key of the words of a command line in the `meta` of its context."""
 
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 import click
 
-from torchlint.harness.judging.statistics import Interval
 from torchlint.harness.judging.verdict import Outcome
 from torchlint.harness.news import Listener, Ratios
 from torchlint.harness.stage import Notify, Stage
@@ -55,15 +54,6 @@ class News(Listener):
         found = ", ".join(f"{variant.name} {ratio:.2f}x" for variant, ratio in ratios)
         rest = "" if left is None or rounds == of else f"; {_spoken(left)} left"
         self._say(f"round {rounds} of {of}: {found or 'nothing timed'}{rest}")
-
-    def prolonged(self, noise: Interval | None, rounds: int, seconds: float | None) -> None:
-        """Print why there are more rounds."""
-        band = "" if noise is None else f", {noise.low:.2f}x to {noise.high:.2f}x"
-        time = "" if seconds is None else f", at most {_spoken(seconds)}"
-        self._say(
-            f"two runs of the original differ too much to decide{band}: up to {rounds} more "
-            f"rounds{time}"
-        )
 
 
 @contextmanager

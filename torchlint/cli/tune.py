@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from torchlint.cli.again import typed_again
 from torchlint.cli.commandline import (
     Started,
     device_option,
@@ -64,11 +62,10 @@ def tune(ctx: click.Context, /, script: str | None, args: tuple[str, ...], **opt
     for module in ("torch", "psutil"):
         lack = f"tune runs the script, and {sys.executable} has no {module}"
         require(module, "verify", lack)
-    writing = typed_again(ctx, "--apply", without=("as_json", "verbose", "apply"))
-    ctx.exit(_tune(start, options, writing))
+    ctx.exit(_tune(start, options))
 
 
-def _tune(start: Started, options: Mapping[str, Any], writing: str) -> int:
+def _tune(start: Started, options: Mapping[str, Any]) -> int:
     from torchlint.cli.loadersettings import find_call
     from torchlint.harness.plan import Plan
     from torchlint.harness.session import ScriptError
@@ -87,7 +84,7 @@ def _tune(start: Started, options: Mapping[str, Any], writing: str) -> int:
             if call is None:
                 fail(_not_here(script, runs.survey.loader))
                 return 2
-            report = replace(search(runs, call.texts, call.fixed()), writing=writing)
+            report = search(runs, call.texts, call.fixed())
     except ScriptError as error:
         fail(failure_line(str(script), error.failure))
         return 2

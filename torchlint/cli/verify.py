@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -161,7 +162,11 @@ def verify(
         **_settings(ctx, options),
     )
     unsafe = options["unsafe_fixes"] is not False
-    run = Run({**options, "output_format": None, "unsafe_fixes": unsafe, "quiet": False})
+    given = {**options, "output_format": None, "unsafe_fixes": unsafe, "quiet": False}
+    run = Run(given)
+    with refused():
+        if run.project.settings(start.script).target_torch is None:
+            run = Run({**given, "target_torch": _torch_here()})
     end_on_sigterm()
     fixes: Fixes | None = None
     code = 0
@@ -201,6 +206,12 @@ def verify(
     if not done:
         ctx.exit(2)
     ctx.exit(code or (1 if report.failed else 0))
+
+
+def _torch_here() -> tuple[int, int]:
+    """Return the version of torch that runs the script, where the project states none."""
+    major, minor = version("torch").split(".")[:2]
+    return int(major), int(minor)
 
 
 def _make_folder(folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torchlint.harness.judging.statistics import Interval
 from torchlint.harness.judging.verdict import Outcome
 from torchlint.harness.plan import Variant
 
@@ -25,6 +24,3 @@ class Listener:
 
     def timed(self, rounds: int, of: int, ratios: Ratios, left: float | None) -> None:
         """Hear how many times faster variants are so far, and the seconds that remain."""
-
-    def prolonged(self, noise: Interval | None, rounds: int, seconds: float | None) -> None:
-        """Hear that noise asks for more rounds, how many at most, and for how many seconds."""

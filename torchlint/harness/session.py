@@ -260,8 +260,6 @@ class Session:
             if is_settled(_noise(original), original, sides):
                 break
             schedule.expect(time=runs * (most - self._all_rounds))
-            if not self._extra:
-                self._listener.prolonged(_noise(original), most - self._all_rounds, schedule.rest)
             self._extra += 1
             self._round(original, trials, self._all_rounds, most)
         self._assess(original)

@@ -226,7 +226,7 @@ def _what_to_do(
     if here and all(each.knob in written for each in here):
         yield f"Wrote {values} at {_place(site)}."
     elif here:
-        yield f"`{report.writing}` writes {values} at {_place(site)}."
+        yield f"`--apply` writes {values} at {_place(site)}."
     for each in changing:
         if each.knob in site.decided:
             yield _elsewhere(site, each.knob, site.decided[each.knob], each.choice)

@@ -127,11 +127,8 @@ class Doubt:
     @classmethod
     def not_a_number(cls, loss: float, step: int) -> Doubt:
         """Report that the original diverges."""
-        return cls(
-            "not-a-number",
-            f"the original's loss is {loss} in step {step + 1}, and what is equal from there on "
-            "proves nothing; a lower learning rate may keep it finite",
-        )
+        where = f"the original's loss is {loss} in step {step + 1}"
+        return cls("not-a-number", f"{where}, and what is equal from there on proves nothing")
 
     @classmethod
     def few_losses(cls, count: int) -> Doubt:

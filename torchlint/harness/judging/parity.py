@@ -77,7 +77,7 @@ class Parity:
         if fixed.diverged and not self._first.joined:
             return Comparison("different", False, len(fixed.losses), 0, method="ranks")
         comparison = self._as_is(fixed, variant.safety, self._first)
-        if comparison.word == "equal":
+        if comparison.kept:
             return comparison
         if self._again is None and not self._fits(1):
             return _open(comparison, "they are not equal to the original's")

@@ -57,26 +57,20 @@ def least(runs: Runs, steps: Sequence[int]) -> float:
     return sum(min(run[at] for run in runs) for at in steps) / len(steps)
 
 
-def level(*sides: Rounds) -> list[Rounds]:
+def level(*sides: Rounds) -> tuple[Rounds, ...]:
     """Return the rounds of all sides without the drift of the machine from round to round.
 
-    A round is scaled as a whole, so that the median run of each takes the same time. Two rounds
-    are left as they are: if they agreed by chance, nothing would show it.
+    Rounds are scaled so that the median run of each takes the same time. Two are left as they are:
+    if they agreed by chance, nothing would show it.
     """
-    levels = [
+    paces = [
         median(sum(run) / len(run) for runs in found for run in runs)
         for found in zip(*sides, strict=True)
     ]
-    if len(levels) < _LEVELED:
-        return list(sides)
-    usual_level = median(levels)
-    return [
-        [
-            [[time * usual_level / own for time in run] for run in runs]
-            for runs, own in zip(rounds, levels, strict=True)
-        ]
-        for rounds in sides
-    ]
+    if len(paces) < _LEVELED:
+        return sides
+    factors = [median(paces) / pace for pace in paces]
+    return tuple(list(map(_scaled, rounds, factors)) for rounds in sides)
 
 
 def step_time(rounds: Rounds) -> float:
@@ -137,6 +131,10 @@ def share(waited: Sequence[float], rounds: Rounds) -> float:
 def _of_all(of: Summary, rounds: Rounds) -> float:
     runs = [run for group in rounds for run in group]
     return of(runs, range(len(runs[0])))
+
+
+def _scaled(runs: Runs, factor: float) -> Runs:
+    return [[time * factor for time in run] for run in runs]
 
 
 def _step_drawer(sides: Sequence[Rounds], draw: random.Random) -> Callable[[], list[int]]:

@@ -136,8 +136,6 @@ class TuningReport:
     settings: tuple[SettingSearch, ...]
     written: tuple[str, ...] = ()
     """Project files that changed despite the diversion."""
-    writing: str = ""
-    """The command line that writes the values to take."""
 
     def setting(self, knob: Knob) -> SettingSearch:
         """Return the results for one setting."""
