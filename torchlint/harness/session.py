@@ -260,8 +260,8 @@ class Session:
             if is_settled(_noise(original), original, sides):
                 break
             schedule.expect(time=runs * (most - self._all_rounds))
+            self._round(original, trials, self._all_rounds + 1, most)
             self._extra += 1
-            self._round(original, trials, self._all_rounds, most)
         self._assess(original)
 
     @property
