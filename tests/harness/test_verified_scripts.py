@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.scripts import write
+from harness.scripts import PLAIN, write
 from harness.wrong_pack import WRONG, install
 from processes import interruptible, stopped
 
@@ -175,3 +175,13 @@ def _environment(process: Path) -> list[bytes]:
         return (process / "environ").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def test_where_no_version_of_torch_is_stated_the_installed_one_counts(tmp_path: Path) -> None:
+    text = PLAIN.replace("optim.SGD(net.parameters(), lr=0.1)", "optim.Adam(net.parameters())")
+    deep = "nn.Sequential(nn.Linear(4, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.Linear(2048, 1))"
+    write(tmp_path, text.replace("nn.Linear(4, 1)", deep))
+    size = ("--steps", "8", "--warmup", "2", "--rounds", "2")
+    _, report = verify(tmp_path, "--select", "TL501", *size)
+    assert report["variants"][0]["safety"] == "close"
+    assert "needs torch" not in str(report["variants"][0]["because"])
