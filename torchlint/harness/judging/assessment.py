@@ -321,14 +321,10 @@ def is_settled(noise: Interval | None, original: Evidence, sides: Iterable[Evide
 
     By wall time, or by processor time where that can decide about every side.
     """
-    if _is_narrow(noise):
-        return True
     alike = all(_have_like_work(side.originals, side.rounds) for side in sides)
-    return alike and never_rests(original.rounds) and _is_narrow(work_noise(original.rounds))
-
-
-def _is_narrow(noise: Interval | None) -> bool:
-    return noise is not None and noise.high - noise.low <= _SETTLED
+    decides = alike and never_rests(original.rounds)
+    bands = (noise, work_noise(original.rounds) if decides else None)
+    return any(band is not None and band.high - band.low <= _SETTLED for band in bands)
 
 
 def crowd(traces: Iterable[Trace]) -> tuple[float, float] | None:
