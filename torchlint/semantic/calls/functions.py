@@ -289,6 +289,21 @@ class Functions:
         wanted = tuple(f"{module}." for module in modules)
         return any(f"{name}.".startswith(wanted) for name in found)
 
+    def imports_beside(self, node: cst.CSTNode, *modules: str) -> bool:
+        """Return whether the module in which a node stands imports one of some others."""
+        return self._module_imports(self.tree.module_of(node), modules)
+
+    @cached_method
+    def _module_imports(self, module: cst.Module, modules: tuple[str, ...]) -> bool:
+        wanted = tuple(f"{each}." for each in modules)
+        return any(
+            f"{binding.qualified}.".startswith(wanted)
+            for binding in self.scopes.module_bindings()
+            if binding.how is How.IMPORT
+            and self.tree.module_of(binding.node) is module
+            and self._is_in_view(binding)
+        )
+
     def _is_in_view(self, binding: Binding) -> bool:
         """Return whether the code in view reads an imported name, or could alone read it."""
         if not isinstance(self.tree, Section):

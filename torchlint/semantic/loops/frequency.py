@@ -58,7 +58,8 @@ _ABOVE: Final = (cst.GreaterThan, cst.GreaterThanEqual)
 _FEW: Final = (cst.LessThan, cst.LessThanEqual, cst.In)
 """What a counter is asked that holds for few passes: `step < 3`, `step in (10, 100)`."""
 _SIZES: Final = frozenset({"len", "numel", "size"})
-_TEST_RUNNERS: Final = re.compile(r"(?:pytest|unittest|torch\.testing)(?:\.|$)")
+_TEST_RUNNERS: Final = ("pytest", "unittest", "torch.testing")
+"""What files of tests import, whose loops are short and whose syncs are deliberate."""
 _MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
 _BROKEN: Final = frozenset({"isnan", "isinf"})
 _WARNINGS: Final = frozenset("warn warning error critical exception warn_once".split())
@@ -74,11 +75,6 @@ class Frequencies(LoopAnalysis):
         self.ownership = ownership
         self.step_functions = step_functions
         self.keeping = Keeping(loops.functions)
-
-    @cached_property
-    def _is_tests(self) -> bool:
-        """Whether the file holds tests, whose loops are short and whose syncs are deliberate."""
-        return any(_TEST_RUNNERS.match(name) for name in self.functions.imported)
 
     def counter(self, loop: LoopNode) -> str | None:
         """Return the name that counts the passes of a loop: a target or an incremented name.
@@ -109,7 +105,7 @@ class Frequencies(LoopAnalysis):
 
     def frequency(self, node: cst.CSTNode) -> Frequency:
         """Return how often a node runs; UNKNOWN outside batch loops and what they call."""
-        if self._is_tests:
+        if self.functions.imports_beside(node, *_TEST_RUNNERS):
             return Frequency.RARE
         function = self.scopes.function(node)
         if (

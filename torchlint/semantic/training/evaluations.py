@@ -81,7 +81,7 @@ _TRAINING: Final = frozenset("accumulation accumulate accum checkpointing clip c
 """Words beside `gradient` that name an option of the training, which derives nothing here."""
 _OPEN: Final = ("builtins.", "abc.", "torch.", "typing.")
 """Prefixes of base classes that call no methods by themselves, or only known ones."""
-_TESTS: Final = frozenset({"pytest", "unittest"})
+_TESTS: Final = ("pytest", "unittest")
 
 
 class Evaluations(LoopAnalysis):
@@ -95,8 +95,6 @@ class Evaluations(LoopAnalysis):
     @cached_property
     def all(self) -> tuple[Evaluation, ...]:
         """Every evaluation, in source order; none is inside another."""
-        if any(name.partition(".")[0] in _TESTS for name in self.functions.imported):
-            return ()
         loops = [each for loop in self.loops.all() if (each := self._of_loop(loop)) is not None]
         inner = list(self._outermost(loops))
         covered = {
@@ -110,7 +108,12 @@ class Evaluations(LoopAnalysis):
             if id(function) not in covered
             and (each := self._of_function(function, covered)) is not None
         ]
-        return tuple(sorted([*inner, *whole], key=lambda each: self.tree.order(each.node)))
+        found = (
+            each
+            for each in (*inner, *whole)
+            if not self.functions.imports_beside(each.node, *_TESTS)
+        )
+        return tuple(sorted(found, key=lambda each: self.tree.order(each.node)))
 
     @cached_property
     def in_file(self) -> tuple[Evaluation, ...]:

@@ -252,7 +252,9 @@ class Purpose(LoopAnalysis):
         if function is None:
             return False
         callers = self.functions.callers(function)
-        return all(map(self.is_test, callers)) if callers else self.functions.imports(*_RUNNERS)
+        if callers:
+            return all(map(self.is_test, callers))
+        return self.functions.imports_beside(node, *_RUNNERS)
 
     def is_in_test(self, span: Span) -> bool:
         """Return whether code stands in a test, or in a function of a file of tests."""
