@@ -200,3 +200,24 @@ def asks_others(model, loader, criterion, optimizer, path, last, n):
             print(loss.item())  # frequency: every_pass
         if i % n == 0 or x is True:
             print(loss.item())  # frequency: every_pass
+
+
+for step, (x, y) in enumerate(loader):
+    criterion(model(x), y).backward()
+    optimizer.step()
+    if step % 50 == 0:
+        print(step)
+    else:
+        continue
+    print(loss.item())  # frequency: rare
+
+
+for step, (x, y) in enumerate(loader):
+    criterion(model(x), y).backward()
+    optimizer.step()
+    if verbose:
+        if step % 50 != 0:
+            continue
+    else:
+        print(step)
+    print(loss.item())  # frequency: every_pass

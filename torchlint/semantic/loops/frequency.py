@@ -21,7 +21,7 @@ from torchlint.semantic.loops.stepfunctions import StepFunctions
 from torchlint.semantic.scope.libraries import EXITS
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import last_line, lines_of, word_of
+from torchlint.semantic.syntax.methods import compares_with_zero, last_line, lines_of, word_of
 from torchlint.semantic.values.iteration import COUNTER
 from torchlint.semantic.values.kind import Kind
 
@@ -57,7 +57,6 @@ _COUNTERS: Final = re.compile(
 _ABOVE: Final = (cst.GreaterThan, cst.GreaterThanEqual)
 _FEW: Final = (cst.LessThan, cst.LessThanEqual, cst.In)
 """What a counter is asked that holds for few passes: `step < 3`, `step in (10, 100)`."""
-_SIZES: Final = frozenset({"len", "numel", "size"})
 _TEST_RUNNERS: Final = ("pytest", "unittest", "torch.testing")
 """What files of tests import, whose loops are short and whose syncs are deliberate."""
 _MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
@@ -425,7 +424,9 @@ class Frequencies(LoopAnalysis):
             periodic = any(self._periodic(side) for side in sides)
             few = isinstance(operator, _FEW) and self._counts(sides[0])
             return wanted and (self._mentions_rarity(test) or few) and not periodic
-        if any(self._periodic(side) or self._counts(side) for side in sides) or _is_empty(*sides):
+        if any(self._periodic(side) or self._counts(side) for side in sides) or compares_with_zero(
+            *sides
+        ):
             return equal == wanted
         return wanted and self._mentions_rarity(test)
 
@@ -491,7 +492,7 @@ class Frequencies(LoopAnalysis):
         if isinstance(value := self.scopes.only(node).assigned, cst.BinaryOperation):
             return self._counts(value)
         given = [one for each in bindings if each.parameter for one in self.functions.held(each)]
-        if given and all(map(self._counts, given)):
+        if any(map(self._counts, given)):
             return True
         return self.kinds.kind(node) is Kind.NUMBER and any(
             binding.how in (How.LOOP, How.AUGMENTED) for binding in bindings
@@ -515,29 +516,43 @@ class Frequencies(LoopAnalysis):
 
     def _cut_off(self, block: cst.IndentedBlock, child: cst.CSTNode, is_body: bool) -> bool:
         """Return whether an early exit of a block makes one of its statements rare."""
-        leaves, skips = self._exits(block)
+        ends = cst.Return if self.loops.innermost(block) is None else cst.Continue
+        leaves, skips = self._exits(block, ends)
         if not is_body and leaves:
             return True
         place = self.tree.order(child)
         return any(
             self.tree.order(line) < place
-            and self.rare(line.test, wanted=False)
+            and self._is_passed_rarely(line, ends)
             and not self._steps(block.body[block.body.index(line) + 1 :])
             for line in skips
         )
 
     @cached_method
-    def _exits(self, block: cst.IndentedBlock) -> tuple[bool, list[cst.If]]:
+    def _exits(
+        self, block: cst.IndentedBlock, ends: type[cst.CSTNode]
+    ) -> tuple[bool, list[cst.If]]:
         """Return whether a line of a block ends the loop, and the `if`s that may skip the rest."""
-        ends = cst.Return if self.loops.innermost(block) is None else cst.Continue
-        skips = [
-            line
-            for line in block.body
-            if isinstance(line, cst.If)
-            and line.orelse is None
-            and any(isinstance(each, ends) for each in lines_of(line.body))
-        ]
+        lines = [line for line in block.body if isinstance(line, cst.If)]
+        skips = [line for line in lines if any(True for _ in self.tree.within(line, ends))]
         return any(map(self._leaves, lines_of(block))), skips
+
+    def _is_passed_rarely(self, line: cst.If, ends: type[cst.CSTNode]) -> bool:
+        """Return whether what follows an `if` runs rarely, whichever branch is taken."""
+        other, left = line.orelse, self._is_left_before
+        return (self.rare(line.test) or left(line.body, ends)) and (
+            self.rare(line.test, wanted=False)
+            or (isinstance(other, cst.If) and self._is_passed_rarely(other, ends))
+            or (isinstance(other, cst.Else) and left(other.body, ends))
+        )
+
+    def _is_left_before(self, block: cst.BaseSuite, ends: type[cst.CSTNode]) -> bool:
+        """Return whether nearly every run of a block ends by leaving what is around it."""
+        return any(
+            isinstance(each, ends)
+            or (isinstance(each, cst.If) and self._is_passed_rarely(each, ends))
+            for each in lines_of(block)
+        )
 
     def _leaves(self, line: cst.CSTNode) -> bool:
         """Return whether a line ends the loop, so that its block runs at most once."""
@@ -578,12 +593,3 @@ def _warns(small: cst.CSTNode) -> bool:
     """Return whether a statement calls something named like a warning or an error."""
     call = small.value if isinstance(small, cst.Expr) else None
     return isinstance(call, cst.Call) and word_of(call) in _WARNINGS
-
-
-def _is_empty(size: cst.BaseExpression, bound: cst.BaseExpression) -> bool:
-    """Return whether a length or a size is compared with zero."""
-    if not isinstance(bound, cst.Integer) or bound.value != "0":
-        return False
-    if isinstance(size, cst.Subscript):
-        return isinstance(size.value, cst.Attribute) and size.value.attr.value == "shape"
-    return isinstance(size, cst.Call) and word_of(size) in _SIZES
