@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
-from torchlint.cli.again import TYPED
 from torchlint.cli.parameters import (
     OneOf,
     SomePath,
@@ -18,6 +17,7 @@ from torchlint.cli.parameters import (
     version,
     words,
 )
+from torchlint.cli.typedline import TYPED
 from torchlint.config import COLORS, DEVICES, FORMATS, MOST_SECONDS, OF_THE_RUN, ORDERS, STEPS
 
 Command = TypeVar("Command", bound=Callable[..., Any])

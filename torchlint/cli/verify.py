@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import click
 
-from torchlint.cli.again import typed_again
 from torchlint.cli.against import Against, against_options, compared_with
 from torchlint.cli.commandline import (
     device_option,
@@ -32,6 +31,7 @@ from torchlint.cli.options import GroupedCommand, color_option, configuration_op
 from torchlint.cli.progressbar import progress_bar
 from torchlint.cli.run import Run, refused
 from torchlint.cli.terminal import fail, paint_for, remark, require, warn
+from torchlint.cli.typedline import typed_again
 from torchlint.cli.variants import Fixes
 from torchlint.engine import WriteError
 from torchlint.harness.judging.verdict import Report, candidates, kept_together, together
@@ -45,7 +45,8 @@ _PLAN: Final = ("steps", "warmup", "rounds", "seed", "device", "timeout", "verbo
 _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
 """The defaults of --quick."""
 _QUICK_BUDGET: Final = 105.0
-_MOST_ROUNDS: Final = {False: 6, True: 40}
+_MOST_ROUNDS: Final = 6
+_MOST_IN_BUDGET: Final = 40
 """The most rounds where the machine is noisy, without a budget and with one."""
 _LONGER: Final = 600
 """The least seconds of a budget to advise where nothing was decided."""
@@ -273,7 +274,7 @@ def _settings(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
     if budget is not None:
         settings["budget"] = budget
     if "rounds" not in given and options["nnodes"] == 1:
-        settings["most_rounds"] = _MOST_ROUNDS[budget is not None]
+        settings["most_rounds"] = _MOST_ROUNDS if budget is None else _MOST_IN_BUDGET
     return settings
 
 

@@ -180,15 +180,15 @@ def speed_doubt(speedup: Speedup, noise: Interval, rounds: int, work: Speedup | 
 
     `work` is the ratio of processor times, where that can decide.
     """
-    open_ = speedup.low <= 1.0 <= speedup.high
+    includes_even = speedup.low <= 1.0 <= speedup.high
     noisy = noise.high - noise.low
     width = speedup.high - speedup.low
     # An interval shrinks with the root of the number of rounds, that of a least time faster.
-    enough = rounds * ((width if open_ else max(width, noisy)) / _MATTERS) ** 2
+    enough = rounds * ((width if includes_even else max(width, noisy)) / _MATTERS) ** 2
     if work is not None:
         enough = min(enough, rounds * (work.high - work.low) / _MATTERS)
     enough = max(2 * rounds, math.ceil(enough))
-    if not open_ or noisy > 2 * _MATTERS:
+    if not includes_even or noisy > 2 * _MATTERS:
         return Doubt.noisy_machine(noise.low, noise.high, enough)
     return Doubt.wide_interval(enough)
 

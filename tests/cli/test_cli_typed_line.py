@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from torchlint.cli.again import typed_again
+from torchlint.cli.typedline import typed_again
 from torchlint.cli.verify import verify
 
 
