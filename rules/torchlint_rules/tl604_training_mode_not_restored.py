@@ -28,10 +28,12 @@ class TrainingModeNotRestored(Rule):
                 continue
             name = script.code(stuck.network)
             round_ = "batch" if stuck.outer is stuck.training else "epoch"
+            said = f"nothing calls `{name}.train()` after this: from here on"
+            if _is_restored_later(script, stuck):
+                said = f"nothing calls `{name}.train()` before the next epoch: until then"
             message = (
-                f"nothing calls `{name}.train()` after this: from here on `{name}` trains in "
-                f"evaluation mode, without dropout and with frozen batch norm; call it before the "
-                f"next {round_}"
+                f"{said} `{name}` trains in evaluation mode, without dropout and with frozen batch "
+                f"norm; call it before the next {round_}"
             )
             found = _fix(script, stuck)
             fix = Fix.unsafe(found[0], found[1], because=BECAUSE) if found else None
@@ -51,6 +53,18 @@ def _matters(script: Script, stuck: StuckMode) -> bool:
     if _DELIBERATE.intersection(script.names.words(text)) or text in _ONE_LETTER:
         return False
     return script.modules.modes.mode(stuck.training.node, network) is not Mode.EVAL
+
+
+def _is_restored_later(script: Script, stuck: StuckMode) -> bool:
+    """Return whether a loop around the batches switches the network back in each of its passes."""
+    modes = script.modules.modes
+    return stuck.outer is stuck.training and any(
+        switch.mode is Mode.TRAIN
+        and modes.same_network(switch.network, stuck.network)
+        and not script.tree.inside(switch.call, stuck.training.node)
+        for loop in script.loops.around(stuck.training.node)
+        for switch in modes.switches(loop.node.body)
+    )
 
 
 def _fix(script: Script, stuck: StuckMode) -> tuple[str, Edits] | None:
