@@ -32,6 +32,7 @@ _MOST_NAMES: Final = 4
 """How many copies the message of one finding names."""
 _MOVERS: Final = ("accelerate", "lightning", "fastai")
 """Frameworks that put the batches of their loops on the device themselves."""
+_OTHERS: Final = "other callers hand over what no loader made"
 _OWN_CLASS: Final = (
     "if what moves is an object of a class that is not visible here, its method has to know the "
     "argument"
@@ -53,7 +54,8 @@ class BlockingTransfer(Rule):
             if script.loops.owner(call) in _MOVERS:
                 continue
             moved = uncast(move.moved)
-            parts = script.loaders.parts.of(moved)
+            known = script.loaders.parts.of(moved)
+            parts = known or script.loaders.parts.handed_to(moved)
             if not parts or any(_is_rare(script, part, call) for part in parts):
                 continue
             if script.program.moves.is_never_cuda(move) and not script.program.moves.is_never_mps(
@@ -73,6 +75,7 @@ class BlockingTransfer(Rule):
                 value = _value(script, move)
                 sure = moved is not move.moved or Held.UNSHOWN not in holds
                 doubt = script.loaders.provenance.called_elsewhere(moved)
+                doubt = doubt or ("" if known else _OTHERS)
                 if not doubt and not pinned:
                     doubt = next(filter(None, (unseen(script, part.loader) for part in parts)), "")
                 waits.append(_Wait(move, value, pinned, sure, doubt))

@@ -44,10 +44,20 @@ class Parts(ValueAnalysis):
         self.engines = loaders.ownership.engines
         self.kinds = loaders.kinds
         self._open: set[int] = set()
+        self._skips_others = False
+        """Whether callers do not count that hand over something else."""
 
     def of(self, node: cst.BaseExpression) -> tuple[Part, ...]:
         """Return every piece that an expression can be; nothing if it may be something else."""
         return tuple(self._follow(node, (), _DEPTH) or ())
+
+    def handed_to(self, node: cst.BaseExpression) -> tuple[Part, ...]:
+        """Return the pieces that callers hand over as an expression, whatever others hand over."""
+        self._skips_others = True
+        try:
+            return self.of(node)
+        finally:
+            self._skips_others = False
 
     def _follow(self, node: cst.BaseExpression, steps: Steps, depth: int) -> list[Part] | None:
         if not depth:
@@ -145,6 +155,9 @@ class Parts(ValueAnalysis):
         given = self.functions.given(node)
         if not given and isinstance(owner, cst.FunctionDef) and node.name.value != "self":
             return self._of_all_loaders(owner, node, steps)
+        if self._skips_others:
+            found = (self._follow(each, steps, depth) for each in given)
+            return _joined(parts for parts in found if parts is not None)
         return self._of_all(given, steps, depth)
 
     def _of_all_loaders(
