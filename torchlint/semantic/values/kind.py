@@ -174,7 +174,7 @@ _TENSOR_TO_OTHER: Final = {
     "equal": Kind.UNKNOWN,
     "storage": Kind.UNKNOWN,
     "type": Kind.UNKNOWN,
-    **dict.fromkeys("keys items get update setdefault append extend pop".split(), Kind.UNKNOWN),
+    **dict.fromkeys("keys update setdefault append extend".split(), Kind.UNKNOWN),
     "max": Kind.TENSOR,
     "min": Kind.TENSOR,
 }
