@@ -35,6 +35,10 @@ def verify(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             "import sys\nrate = float(sys.stdin.readline())\n",
             "train.py:2: the script reads standard input, which is empty here",
         ),
+        (
+            "import subprocess as s\ns.run(['nothing-of-that-name'], stdin=s.PIPE)\n",
+            "train.py:2: the original script fails: FileNotFoundError",
+        ),
         ("print('done')\n", "train.py: the script cannot be measured: it never imports torch"),
     ],
 )

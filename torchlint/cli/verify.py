@@ -46,8 +46,9 @@ _QUICK: Final = {"steps": 20, "warmup": 5, "rounds": 2}
 """The defaults of --quick."""
 _QUICK_BUDGET: Final = 105.0
 _MOST_ROUNDS: Final = 6
+"""The most rounds where the machine is noisy and no budget is given."""
 _MOST_IN_BUDGET: Final = 40
-"""The most rounds where the machine is noisy, without a budget and with one."""
+"""The most rounds where the machine is noisy and the budget has time for them."""
 _LONGER: Final = 600
 """The least seconds of a budget to advise where nothing was decided."""
 _ASIDE: Final = ("apply", "output_format", "as_json", "html", "history", "save_trace", "verbose")

@@ -145,10 +145,9 @@ class PythonLoopOverTensor(Rule):
                 continue
             said.add(id(loop))
             named = script.code(tensor)
-            cure = f"work on the whole of `{named}`, or read it once before with `{named}.tolist()`"
-            if isinstance(read, cst.Comparison):
-                cure = cure.replace("work on", "compare")
-            elif isinstance(script.readings.numbered(read), cst.Call):
+            verb = "compare" if isinstance(read, cst.Comparison) else "work on"
+            cure = f"{verb} the whole of `{named}`, or read it once before with `{named}.tolist()`"
+            if isinstance(script.readings.numbered(read), cst.Call):
                 cure = f"compute with the whole of `{named}`, once"
             message = (
                 f"`{script.code(read)}` waits for the device in every pass of this loop: {cure}"

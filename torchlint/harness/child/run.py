@@ -40,6 +40,8 @@ _GIBIBYTE: Final = 1 << 30
 _SHARED: Final = _GIBIBYTE
 """Bytes of a device that a run itself may have beside what torch counts."""
 
+_STDIN: Final = re.compile(r"(?<![\w.])(?:sys\.)?stdin\b(?!\s*=)")
+"""The standard input of the script itself, not that of a program that it starts."""
 _TRAINER: Final = re.compile(r"python|torchrun|accelerate|deepspeed")
 """Words of a command line that starts a training process."""
 
@@ -202,7 +204,7 @@ def _describe(error: BaseException, task: Task) -> Failure:
     if isinstance(error, ModuleNotFoundError):
         message += f" (searched with {sys.executable}, which also runs torchlint)"
     file, line = _place(error, task)
-    reads = "stdin" in linecache.getline(file, line)
+    reads = _STDIN.search(linecache.getline(file, line))
     return Failure("input" if reads else _kind(error, text), message, file, line)
 
 
