@@ -59,7 +59,7 @@ def _fill(folder: Path) -> list[Path]:
 def test_killed_at_any_moment(tmp_path: Path, after: bytes) -> None:
     seen: set[bytes] = set()
     draw = random.Random(0)
-    for _ in range(10):
+    for _ in range(6):
         files = _fill(tmp_path)
         running = subprocess.Popen(
             [*COMMAND, str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
