@@ -78,7 +78,7 @@ def run_by(
     task = Task(
         script=str(script),
         args=tuple(options.pop("args", ())),
-        root=str(script.parent),
+        root=str(options.pop("root", script.parent)),
         folder=str(folder),
         mode=mode,
         seed=0,

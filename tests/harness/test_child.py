@@ -265,6 +265,21 @@ def test_a_script_that_fails_is_told_in_one_line(
     assert "\n" not in trace.failure.message
 
 
+@pytest.mark.parametrize("package", ["parts", "src/parts"])
+def test_a_package_of_the_project_that_is_not_found_is_located(
+    tmp_path: Path, package: str
+) -> None:
+    script, folder = tmp_path / "tools" / "train.py", tmp_path / package
+    script.parent.mkdir()
+    folder.mkdir(parents=True)
+    (folder / "net.py").touch()
+    script.write_text("from parts import net\n", encoding="utf-8")
+    trace = run(script, root=tmp_path)
+    assert trace.failure is not None
+    start = f"PYTHONPATH={os.path.relpath(folder.parent)}"
+    assert f"(install this project, or start with `{start}`)" in trace.failure.message
+
+
 def test_a_script_that_trains_in_a_process_of_its_own_is_recognised(tmp_path: Path) -> None:
     script = write(
         tmp_path,

@@ -202,10 +202,22 @@ def _describe(error: BaseException, task: Task) -> Failure:
         shown = f"{text[:_LONGEST]} … {text[-_LONGEST:]}"
     message = f"{type(error).__name__}: {shown}" if text else type(error).__name__
     if isinstance(error, ModuleNotFoundError):
-        message += f" (searched with {sys.executable}, which also runs torchlint)"
+        message += f" ({_where_to_find(error.name, task)})"
     file, line = _place(error, task)
     reads = _STDIN.search(linecache.getline(file, line))
     return Failure("input" if reads else _kind(error, text), message, file, line)
+
+
+def _where_to_find(module: str | None, task: Task) -> str:
+    """Return what to do about a module that was not found, which may be one of the project."""
+    folder, root = Path(task.script).resolve().parent, os.path.realpath(task.root)
+    known = {os.path.realpath(path) for path in sys.path}
+    above = [each for each in (folder, *folder.parents) if each.is_relative_to(root)]
+    for path in (path for each in above for path in (each, each / "src")):
+        if module and str(path) not in known:
+            if (path / f"{module}.py").is_file() or any((path / module).glob("*.py")):
+                return f"install this project, or start with `PYTHONPATH={os.path.relpath(path)}`"
+    return f"searched with {sys.executable}, which also runs torchlint"
 
 
 def _kind(error: BaseException, text: str) -> Literal["crash", "input", "memory"]:
