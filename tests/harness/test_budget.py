@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,14 @@ def test_what_is_left_ends_with_the_budget() -> None:
     assert schedule.rest == pytest.approx(20.0)
     schedule.expect(time=100)
     assert schedule.rest == pytest.approx(30.0, abs=1)
+
+
+def test_a_long_verification_without_a_budget_names_the_quick_one() -> None:
+    said: list[str] = []
+    News(said.append).planned(8, 92, 1440.0, math.inf)
+    News(said.append).planned(1, 9, 1440.0, math.inf)
+    assert len(said) == 3
+    assert said[1] == "--quick measures all fixes together first, within two minutes"
 
 
 def test_an_estimate_beyond_the_budget_says_which_has_time_for_all() -> None:

@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import click
 
@@ -15,6 +16,9 @@ from torchlint.harness.stage import Notify, Stage
 from torchlint.report.summary import plural
 from torchlint.report.text import printable
 from torchlint.report.verification import compared_text, title
+
+_LONG: Final = 240
+"""Seconds of a verification after which there is a quicker one to name."""
 
 
 class News(Listener):
@@ -42,6 +46,8 @@ class News(Listener):
                 f"the budget ends in {_spoken(max(0.0, budget))}: all fixes together come first, "
                 f"then each alone while time allows; --budget {_round_up(seconds)} has time for all"
             )
+        elif variants > 1 and seconds is not None and seconds > _LONG and budget == math.inf:
+            self._say("--quick measures all fixes together first, within two minutes")
 
     def compared(self, outcome: Outcome) -> None:
         """Print how the numbers of a variant compare."""
