@@ -14,7 +14,7 @@ _KILOWATT_HOUR: Final = 3.6e6
 _FEWEST: Final = 0.01
 """Kilowatt hours below which joules are easier to read."""
 _WORDS: Final = {
-    "data": "bound by data: the device waits {:.0%} of a step for it; see TL1xx, `torchlint tune`",
+    "data": "bound by data: {:.0%} of a step is spent waiting for it; see TL1xx, `torchlint tune`",
     "copies": "bound by copies: the device copies from the host or to it for {:.0%} of a step; "
     "pinned memory and `non_blocking=True` (TL102) hide that, smaller types shorten it",
     "reads": "bound by syncs: the host waits for the device in each step, so it is never ahead; "

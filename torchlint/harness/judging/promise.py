@@ -113,8 +113,8 @@ class Comparison:
                 f"{5 * COARSE:.0%} and {COARSE_DRIFT:.0%} where precision is lower"
             )
         return (
-            f"losses within rtol {RTOL:g}, atol {ATOL:g} over the first {EARLY} steps and "
-            f"{GROWTH} times that later; parameters within {APART:g} of their norm"
+            f"losses within {RTOL:g} relative and {ATOL:g} absolute, {GROWTH} times that after "
+            f"{EARLY} steps; parameters within {APART:.0%} of their norm"
         )
 
 
