@@ -49,8 +49,8 @@ REPORT = Report(
     *("train.py", ("--lr", "1"), "cpu", "2.13.0", 0, 50, 10, 3),
     Interval(0.98, 1.02),
     (FASTER, WRONG),
-    writing="torchlint verify --apply train.py -- --lr 1",
-    longer="torchlint verify --budget 600 train.py -- --lr 1",
+    apply_command="torchlint verify --apply train.py -- --lr 1",
+    longer_command="torchlint verify --budget 600 train.py -- --lr 1",
 )
 
 

@@ -193,8 +193,8 @@ def verify(
         report,
         price=options["price"],
         epochs=epochs_of(start.script, start.args),
-        writing=typed_again(ctx, "--apply", without=_ASIDE),
-        longer=_longer(ctx, options),
+        apply_command=typed_again(ctx, "--apply", without=_ASIDE),
+        longer_command=_longer(ctx, options),
     )
     if against is not None:
         tolerated = options["fail_slower"] or 0.0

@@ -37,13 +37,13 @@ def conclusion(report: Report) -> str:
     count = f"{len(kept)} of {len(codes)} fixes kept{which}"
     gained = _gained(together(report, kept))
     said = ", ".join((count, *gained))
-    return f"{said}: `{report.writing}` writes {'it' if len(kept) == 1 else 'them'}."
+    return f"{said}: `{report.apply_command}` writes {'it' if len(kept) == 1 else 'them'}."
 
 
 def _nothing_kept(report: Report, count: int) -> str:
     which = "The fix was not kept" if count == 1 else f"None of {count} fixes was kept"
     if any(outcome.verdict is Verdict.UNSURE for outcome in report.outcomes):
-        return f"{which}, and not all was decided: `{report.longer}` measures longer."
+        return f"{which}, and not all was decided: `{report.longer_command}` measures longer."
     return f"{which}: there is nothing to write."
 
 

@@ -16,7 +16,7 @@ from torchlint.semantic.data.items import Items
 from torchlint.semantic.data.itemwork import ItemWork
 from torchlint.semantic.data.lastpass import LastPass
 from torchlint.semantic.data.loaders import Loaders
-from torchlint.semantic.data.parts import Parts
+from torchlint.semantic.data.parts import Parts, PartsOfSomeCallers
 from torchlint.semantic.data.provenance import Provenance
 from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.generation import Generation
@@ -223,6 +223,7 @@ class LoaderFacts(Loaders):
         self.batches = Batches(values, self)
         self.batching = Batching(values, self.datasets.work)
         self.parts = Parts(values, self)
+        self.parts_of_some_callers = PartsOfSomeCallers(values, self)
         self.provenance = Provenance(self.datasets.work)
         self.last_pass = LastPass(values, self.datasets)
 

@@ -55,7 +55,7 @@ class BlockingTransfer(Rule):
                 continue
             moved = uncast(move.moved)
             known = script.loaders.parts.of(moved)
-            parts = known or script.loaders.parts.handed_to(moved)
+            parts = known or script.loaders.parts_of_some_callers.of(moved)
             if not parts or any(_is_rare(script, part, call) for part in parts):
                 continue
             if script.program.moves.is_never_cuda(move) and not script.program.moves.is_never_mps(

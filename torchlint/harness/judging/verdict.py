@@ -141,9 +141,9 @@ class Report:
     """What an hour of each device costs."""
     tolerated: float = 0.0
     """The slowdown up to which a slower variant does not fail, as a share of a step."""
-    writing: str = ""
+    apply_command: str = ""
     """The command line that writes what was kept."""
-    longer: str = ""
+    longer_command: str = ""
     """The command line that measures longer."""
 
     @property

@@ -44,20 +44,10 @@ class Parts(ValueAnalysis):
         self.engines = loaders.ownership.engines
         self.kinds = loaders.kinds
         self._open: set[int] = set()
-        self._skips_others = False
-        """Whether callers do not count that hand over something else."""
 
     def of(self, node: cst.BaseExpression) -> tuple[Part, ...]:
         """Return every piece that an expression can be; nothing if it may be something else."""
         return tuple(self._follow(node, (), _DEPTH) or ())
-
-    def handed_to(self, node: cst.BaseExpression) -> tuple[Part, ...]:
-        """Return the pieces that callers hand over as an expression, whatever others hand over."""
-        self._skips_others = True
-        try:
-            return self.of(node)
-        finally:
-            self._skips_others = False
 
     def _follow(self, node: cst.BaseExpression, steps: Steps, depth: int) -> list[Part] | None:
         if not depth:
@@ -155,9 +145,12 @@ class Parts(ValueAnalysis):
         given = self.functions.given(node)
         if not given and isinstance(owner, cst.FunctionDef) and node.name.value != "self":
             return self._of_all_loaders(owner, node, steps)
-        if self._skips_others:
-            found = (self._follow(each, steps, depth) for each in given)
-            return _joined(parts for parts in found if parts is not None)
+        return self._of_given(given, steps, depth)
+
+    def _of_given(
+        self, given: Sequence[cst.BaseExpression], steps: Steps, depth: int
+    ) -> list[Part] | None:
+        """Return the pieces that all callers hand over as a parameter."""
         return self._of_all(given, steps, depth)
 
     def _of_all_loaders(
@@ -311,6 +304,17 @@ class Parts(ValueAnalysis):
         if others or not origin.complete:
             return None
         return [Part(loader, steps, place) for loader in loaders]
+
+
+class PartsOfSomeCallers(Parts):
+    """Follows expressions like `Parts`, past callers that hand over something else."""
+
+    def _of_given(
+        self, given: Sequence[cst.BaseExpression], steps: Steps, depth: int
+    ) -> list[Part] | None:
+        """Return the pieces that some callers hand over as a parameter."""
+        found = (self._follow(each, steps, depth) for each in given)
+        return _joined(parts for parts in found if parts is not None)
 
 
 def _joined(alternatives: Iterable[list[Part] | None]) -> list[Part] | None:
