@@ -193,7 +193,7 @@ def show(net, loader):
     seen = []
     with torch.no_grad():
         for x in loader:
-            seen.extend(net(x.cuda()).cpu().numpy())
+            seen.extend(net(x.cuda()).argmax(1).cpu().numpy())
     plt.plot(seen)
 """
 SALIENCY = """\
@@ -217,6 +217,33 @@ def test_costs_of_a_script_that_applies_saved_weights_are_no_findings() -> None:
 )
 def test_a_figure_that_is_drawn_once_is_low(call: str, impact: str) -> None:
     assert _impacts(LOADER + FIGURE + TRAINED + call, "TL202") == {impact}
+
+
+SCORED = """\
+@torch.no_grad()
+def score(net, loader):
+    seen = []
+    for x in loader:
+        outputs = {outputs}
+        {line}
+    return seen
+"""
+
+
+@pytest.mark.parametrize(
+    ("outputs", "line", "impact"),
+    [
+        ("net(x.cuda())", "seen.append(outputs.cpu())", "low"),
+        ("net(x.cuda())[:, :3]", "seen.append(torch.sigmoid(outputs).cpu().numpy())", "low"),
+        ("net(x.cuda()).cpu().numpy()", "seen.append(outputs)", "low"),
+        ("net(x.cuda()).cpu().numpy()", "seen.append(np.argmax(outputs, 1))", "medium"),
+        ("net(x.cuda())", "seen.append(outputs.argmax(1).cpu())", "medium"),
+        ("net(x.cuda()).mean()", "seen.append(outputs.item())", "medium"),
+    ],
+)
+def test_whole_outputs_may_wait_on_the_host(outputs: str, line: str, impact: str) -> None:
+    scored = "import numpy as np\n" + SCORED.format(outputs=outputs, line=line)
+    assert _impacts(LOADER + scored + TRAINED + "score(net, loader)\n", "TL202") == {impact}
 
 
 CURVE = """\

@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.api import (
     Accumulation,
     Adding,
+    End,
     Fix,
     Form,
     Frequency,
@@ -18,6 +19,8 @@ from torchlint.api import (
     Loop,
     Reading,
     Script,
+    Wait,
+    receiver_of,
     word_of,
 )
 from torchlint_rules.shared.deferredsums import DeferredSum
@@ -28,6 +31,13 @@ _LARGE: Final = re.compile(
     re.IGNORECASE,
 )
 _TENSORS_ONLY: Final = ("detach", "cpu")
+_AS_MANY: Final = frozenset(
+    "sigmoid softmax log_softmax tanh exp float half double clone detach cpu to clamp".split()
+)
+"""Functions and methods of a tensor that give as many numbers."""
+_FEWER: Final = frozenset("argmax argmin topk max min mean sum".split())
+"""Functions that make a few numbers of many, which they could do on the device."""
+_TORCH: Final = ("torch", "torch.nn.functional")
 _HANDED_OFF: Final = frozenset({"submit", "apply_async", "map_async", "starmap_async"})
 """Methods that give their arguments to another process, which cannot use this device."""
 _WRITERS: Final = frozenset(
@@ -141,6 +151,38 @@ def named_large(script: Script, tensor: cst.BaseExpression, *named: cst.BaseExpr
     if script.values.dtypes.is_integral(tensor) or script.kind(tensor) is Kind.LOSS:
         return False
     return any(_LARGE.fullmatch(_root(node)) for node in (tensor, *named))
+
+
+def reads_outputs(script: Script, reading: Reading) -> bool:
+    """Return whether the host gets all numbers that a network gave for a batch, or shares of them.
+
+    They wait on the host for the end of an evaluation, since the device would have to hold them.
+    """
+    if reading.form is Form.NUMBER:
+        return False
+    value = reading.tensor
+    while isinstance(value, cst.Call) and word_of(value) in _AS_MANY:
+        receiver = receiver_of(value)
+        torch = receiver is None or script.name(receiver) in _TORCH
+        if torch and not value.args:
+            return False
+        value = value.args[0].value if torch or receiver is None else receiver
+    return script.loops.is_output(value)
+
+
+def keeps_outputs(script: Script, wait: Wait) -> bool:
+    """Return whether a pass keeps what a network gave, which then fills the device's memory."""
+    if End.KEPT not in wait.ends or not reads_outputs(script, wait.reading):
+        return False
+    calls = script.tree.within(wait.loop.node, cst.Call)
+    return not any(word_of(call) in _FEWER and _gets(script, call, wait) for call in calls)
+
+
+def _gets(script: Script, call: cst.Call, wait: Wait) -> bool:
+    """Return whether a call gets the value that a wait reads, by a name."""
+    names = script.tree.within(call, cst.Name)
+    made = (each.value for name in names for each in script.scopes.reaching(name))
+    return any(each and script.tree.inside(wait.reading.node, each) for each in made)
 
 
 def _root(node: cst.BaseExpression) -> str:

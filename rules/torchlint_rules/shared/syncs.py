@@ -26,7 +26,14 @@ from torchlint.api import (
     Script,
     Wait,
 )
-from torchlint_rules.shared.deferrable import DeferrableSum, deferrable_sums, is_shown, named_large
+from torchlint_rules.shared.deferrable import (
+    DeferrableSum,
+    deferrable_sums,
+    is_shown,
+    keeps_outputs,
+    named_large,
+    reads_outputs,
+)
 from torchlint_rules.shared.loglines import log_lines
 from torchlint_rules.shared.passwaits import staying
 from torchlint_rules.shared.storednumbers import holder_on_device
@@ -49,7 +56,7 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
             said.add(id(wait.reading.node))
             notes = script.loops.repetition.notes_on(wait.loop.node)
             span = script.span(wait.reading.node)
-            impact = _impact(script, wait.loop)
+            impact = "low" if keeps_outputs(script, wait) else _impact(script, wait.loop)
             finding = Finding(code, span, _told(script, wait), None, notes, impact)
             found.append(_Found(wait.loop, (wait.reading.node,), finding))
     told = [read for each in found for read in each.reads]
@@ -70,7 +77,9 @@ def _found(script: Script, code: str, each: DeferrableSum) -> _Found:
     reads = tuple(read.node for read in each.found)
     message = _message(script, each.accumulation, each.found)
     loop = each.accumulation.loop
-    told = Finding(code, script.span(reads[0]), message, each.fix, impact=_impact(script, loop))
+    whole = each.accumulation.adding is not Adding.SUM and reads_outputs(script, each.found[0])
+    impact = "low" if whole else _impact(script, loop)
+    told = Finding(code, script.span(reads[0]), message, each.fix, impact=impact)
     return _Found(loop, reads, told)
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.data.loaders import Loader, Loaders
+from torchlint.semantic.scope.libraries import VIEWS
 from torchlint.semantic.scope.scopes import Binding, How, dotted
 from torchlint.semantic.scope.words import words
 from torchlint.semantic.syntax.methods import is_none, word_of
@@ -15,10 +16,6 @@ from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.origins import Steps
 
-_VIEWS: Final = frozenset(
-    "view reshape unsqueeze squeeze permute transpose t flatten narrow expand unflatten "
-    "view_as detach requires_grad_ swapaxes movedim".split()
-)
 _SAME: Final = ("data", "T", "mT")
 """Attributes of a tensor that are views of it."""
 _MAPPERS: Final = frozenset("map apply recursive recursively".split())
@@ -244,7 +241,7 @@ class Parts(ValueAnalysis):
             return self._follow(node.func.value, (None, *steps[2:]), depth)
         if method == "values" and steps:
             return self._follow(node.func.value, steps, depth)
-        if method in _VIEWS:
+        if method in VIEWS:
             return self._follow(node.func.value, steps, depth)
         return None
 

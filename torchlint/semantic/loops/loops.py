@@ -13,7 +13,7 @@ from torchlint.caching import cached_method
 from torchlint.semantic.loops.environments import Environments
 from torchlint.semantic.loops.feeding import Feeding
 from torchlint.semantic.loops.measuring import Measuring
-from torchlint.semantic.scope.libraries import OTHER_ARRAYS
+from torchlint.semantic.scope.libraries import OTHER_ARRAYS, VIEWS
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import dotted
@@ -22,6 +22,7 @@ from torchlint.semantic.syntax.methods import (
     last_word,
     method_of,
     named_arguments,
+    receiver_of,
     root_of,
     word_of,
 )
@@ -521,9 +522,17 @@ class Loops(ValueAnalysis):
             return None
         given = [arg.value for arg in call.args]
         networks = [each for each in given if self.kinds.kind(each) is Kind.MODULE]
-        return networks[0] if len(networks) == 1 and not any(map(self._is_output, given)) else None
+        return networks[0] if len(networks) == 1 and not any(map(self.is_output, given)) else None
 
-    def _is_output(self, value: cst.BaseExpression) -> bool:
-        """Return whether a value is, or names, what a network gave."""
-        calls = [value, *(each.value for each in self.scopes.reaching(value))]
-        return any(isinstance(each, cst.Call) and self.module_call(each) for each in calls)
+    @memoized(False)
+    def is_output(self, value: cst.BaseExpression) -> bool:
+        """Return whether a value is what a network gave, a part of it or a view of it."""
+        if isinstance(value, cst.Call):
+            viewed = receiver_of(value) if method_of(value) in VIEWS else None
+            return self.module_call(value) is not None or (
+                viewed is not None and self.is_output(viewed)
+            )
+        if isinstance(value, (cst.Subscript, cst.Attribute)) and self.is_output(value.value):
+            return True
+        made = (each.value for each in self.scopes.reaching(value))
+        return any(each is not None and self.is_output(each) for each in made)

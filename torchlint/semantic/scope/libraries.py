@@ -44,6 +44,11 @@ OPAQUE: Final = frozenset({
     "builtins.__import__", "importlib.import_module",
 })  # fmt: skip
 """Functions that may run, or return, anything."""
+VIEWS: Final = frozenset(
+    "view reshape unsqueeze squeeze permute transpose t flatten narrow expand unflatten "
+    "view_as detach requires_grad_ swapaxes movedim".split()
+)
+"""Methods of a tensor that return it, or another view of its memory."""
 COLLATORS: Final = frozenset({
     "torch.utils.data.default_collate", "torch.utils.data._utils.collate.default_collate",
     "transformers.default_data_collator", "transformers.DefaultDataCollator",
