@@ -11,7 +11,6 @@ import libcst as cst
 from torchlint.api import (
     Accumulation,
     Adding,
-    End,
     Fix,
     Form,
     Frequency,
@@ -19,7 +18,6 @@ from torchlint.api import (
     Loop,
     Reading,
     Script,
-    Wait,
     receiver_of,
     word_of,
 )
@@ -153,36 +151,35 @@ def named_large(script: Script, tensor: cst.BaseExpression, *named: cst.BaseExpr
     return any(_LARGE.fullmatch(_root(node)) for node in (tensor, *named))
 
 
-def reads_outputs(script: Script, reading: Reading) -> bool:
-    """Return whether the host gets all numbers that a network gave for a batch, or shares of them.
+def keeps_outputs(script: Script, reading: Reading, loop: Loop) -> bool:
+    """Return whether the host keeps all numbers that a network gives for a batch, or as many.
 
     They wait on the host for the end of an evaluation, since the device would have to hold them.
     """
-    if reading.form is Form.NUMBER:
+    if reading.form is Form.NUMBER or not _gives_outputs(script, reading.tensor):
         return False
-    value = reading.tensor
+    calls = script.tree.within(loop.node, cst.Call)
+    return not any(word_of(call) in _FEWER and _gets(script, call, reading) for call in calls)
+
+
+def _gives_outputs(script: Script, value: cst.BaseExpression) -> bool:
+    """Return whether a value has as many numbers as what a network gave."""
     while isinstance(value, cst.Call) and word_of(value) in _AS_MANY:
         receiver = receiver_of(value)
-        torch = receiver is None or script.name(receiver) in _TORCH
-        if torch and not value.args:
+        of_torch = receiver is None or script.name(receiver) in _TORCH
+        if of_torch and not value.args:
             return False
-        value = value.args[0].value if torch or receiver is None else receiver
+        value = value.args[0].value if of_torch or receiver is None else receiver
     return script.loops.is_output(value)
 
 
-def keeps_outputs(script: Script, wait: Wait) -> bool:
-    """Return whether a pass keeps what a network gave, which then fills the device's memory."""
-    if End.KEPT not in wait.ends or not reads_outputs(script, wait.reading):
-        return False
-    calls = script.tree.within(wait.loop.node, cst.Call)
-    return not any(word_of(call) in _FEWER and _gets(script, call, wait) for call in calls)
-
-
-def _gets(script: Script, call: cst.Call, wait: Wait) -> bool:
-    """Return whether a call gets the value that a wait reads, by a name."""
+def _gets(script: Script, call: cst.Call, reading: Reading) -> bool:
+    """Return whether a call gets what the host reads, by a name or in an argument."""
+    if script.tree.inside(reading.node, call):
+        return True
     names = script.tree.within(call, cst.Name)
     made = (each.value for name in names for each in script.scopes.reaching(name))
-    return any(each and script.tree.inside(wait.reading.node, each) for each in made)
+    return any(each and script.tree.inside(reading.node, each) for each in made)
 
 
 def _root(node: cst.BaseExpression) -> str:

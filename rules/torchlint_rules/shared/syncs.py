@@ -32,7 +32,6 @@ from torchlint_rules.shared.deferrable import (
     is_shown,
     keeps_outputs,
     named_large,
-    reads_outputs,
 )
 from torchlint_rules.shared.loglines import log_lines
 from torchlint_rules.shared.passwaits import staying
@@ -56,7 +55,8 @@ def syncs(script: Script, code: str, role: Role) -> Iterator[Finding]:
             said.add(id(wait.reading.node))
             notes = script.loops.repetition.notes_on(wait.loop.node)
             span = script.span(wait.reading.node)
-            impact = "low" if keeps_outputs(script, wait) else _impact(script, wait.loop)
+            kept = End.KEPT in wait.ends and keeps_outputs(script, wait.reading, wait.loop)
+            impact = "low" if kept else _impact(script, wait.loop)
             finding = Finding(code, span, _told(script, wait), None, notes, impact)
             found.append(_Found(wait.loop, (wait.reading.node,), finding))
     told = [read for each in found for read in each.reads]
@@ -77,7 +77,8 @@ def _found(script: Script, code: str, each: DeferrableSum) -> _Found:
     reads = tuple(read.node for read in each.found)
     message = _message(script, each.accumulation, each.found)
     loop = each.accumulation.loop
-    whole = each.accumulation.adding is not Adding.SUM and reads_outputs(script, each.found[0])
+    kept = each.accumulation.adding is not Adding.SUM
+    whole = kept and keeps_outputs(script, each.found[0], loop)
     impact = "low" if whole else _impact(script, loop)
     told = Finding(code, script.span(reads[0]), message, each.fix, impact=impact)
     return _Found(loop, reads, told)
