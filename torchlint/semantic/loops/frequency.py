@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final
 
 import libcst as cst
 
-from torchlint.caching import cached_method
 from torchlint.semantic.calls.hooks import Rate
 from torchlint.semantic.loops.analysis import LoopAnalysis
+from torchlint.semantic.loops.earlyexits import EarlyExits, ends_with_result
 from torchlint.semantic.loops.keeping import Keeping
 from torchlint.semantic.loops.loops import Loop, LoopNode, Loops
 from torchlint.semantic.loops.measuring import CLOCKS
 from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.loops.stepfunctions import StepFunctions
-from torchlint.semantic.scope.libraries import EXITS
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import compares_with_zero, last_line, lines_of, word_of
+from torchlint.semantic.syntax.methods import last_line, word_of
 from torchlint.semantic.values.iteration import COUNTER
 from torchlint.semantic.values.kind import Kind
 
@@ -61,9 +59,8 @@ _TEST_RUNNERS: Final = ("pytest", "unittest", "torch.testing")
 """What files of tests import, whose loops are short and whose syncs are deliberate."""
 _MEMOS: Final = frozenset({"functools.cache", "functools.lru_cache"})
 _BROKEN: Final = frozenset({"isnan", "isinf"})
-_WARNINGS: Final = frozenset("warn warning error critical exception warn_once".split())
 _LOOKUPS: Final = ("getattr", "get")
-_NO_RESULTS: Final = ("None", "True", "False")
+_SIZES: Final = frozenset({"len", "numel", "size"})
 
 
 class Frequencies(LoopAnalysis):
@@ -74,6 +71,7 @@ class Frequencies(LoopAnalysis):
         self.ownership = ownership
         self.step_functions = step_functions
         self.keeping = Keeping(loops.functions)
+        self.early_exits = EarlyExits(loops, self.rare)
 
     def counter(self, loop: LoopNode) -> str | None:
         """Return the name that counts the passes of a loop: a target or an incremented name.
@@ -180,8 +178,10 @@ class Frequencies(LoopAnalysis):
         in_loop = False
         for child, at in self.tree.outward(node):
             if type(at) is cst.IndentedBlock:
-                answers = isinstance(outer, cst.FunctionDef) and not in_loop and _answers(at)
-                if self._cut_off(at, child, answers or at is _body(outer)):
+                answers = (
+                    isinstance(outer, cst.FunctionDef) and not in_loop and ends_with_result(at)
+                )
+                if self.early_exits.cut_off(at, child, answers or at is _body(outer)):
                     return Frequency.RARE
             if at is outer:
                 rare = self._runs_once(outer) or self.keeping.makes_once(node, outer)
@@ -212,7 +212,9 @@ class Frequencies(LoopAnalysis):
         """Return whether only a test of the process rank keeps a node out of some passes."""
         ranked = False
         for child, at in self.tree.outward(node):
-            if isinstance(at, cst.IndentedBlock) and self._cut_off(at, child, at is _body(outer)):
+            if isinstance(at, cst.IndentedBlock) and self.early_exits.cut_off(
+                at, child, at is _body(outer)
+            ):
                 return False
             if at is outer:
                 return ranked and not self.keeping.makes_once(node, outer)
@@ -243,7 +245,9 @@ class Frequencies(LoopAnalysis):
         in_body = child is guard.body
         if not self.rare(guard.test, wanted=in_body) and not (in_body and self._is_change(guard)):
             return False
-        return not in_body or not (self._steps((guard.body,)) or self._asks_for_step(guard))
+        return not in_body or not (
+            self.loops.has_update((guard.body,)) or self._asks_for_step(guard)
+        )
 
     def _is_change(self, guard: cst.If) -> bool:
         """Return whether a test asks for a new value, as of the epoch, which its body keeps."""
@@ -279,7 +283,7 @@ class Frequencies(LoopAnalysis):
         return any(
             isinstance(other, cst.If)
             and self.tree.code(other.test) == text
-            and self._steps((other.body,))
+            and self.loops.has_update((other.body,))
             for other in others
             if other is not guard
         )
@@ -287,14 +291,6 @@ class Frequencies(LoopAnalysis):
     def _assigned(self, test: cst.BaseExpression) -> cst.BaseExpression:
         """Return the test that a name holds, or the test itself."""
         return self.scopes.only(test).assigned or test
-
-    def _steps(self, code: Iterable[cst.CSTNode]) -> bool:
-        """Return whether code makes an optimizer step, for which passes are only gathered."""
-        return any(
-            self.loops.makes_step(line)
-            or any(map(self.loops.is_update, self.tree.within(line, cst.Call)))
-            for line in code
-        )
 
     def rare(self, test: cst.BaseExpression, wanted: bool = True) -> bool:
         """Return whether a test comes out as `wanted` in only a few passes of a loop."""
@@ -424,9 +420,8 @@ class Frequencies(LoopAnalysis):
             periodic = any(self._periodic(side) for side in sides)
             few = isinstance(operator, _FEW) and self._counts(sides[0])
             return wanted and (self._mentions_rarity(test) or few) and not periodic
-        if any(self._periodic(side) or self._counts(side) for side in sides) or compares_with_zero(
-            *sides
-        ):
+        counts = any(self._periodic(side) or self._counts(side) for side in sides)
+        if counts or _compares_with_zero(*sides):
             return equal == wanted
         return wanted and self._mentions_rarity(test)
 
@@ -512,56 +507,6 @@ class Frequencies(LoopAnalysis):
             if isinstance(arg.value, cst.SimpleString)
         ]
 
-    # -- early exits ----------------------------------------------------------
-
-    def _cut_off(self, block: cst.IndentedBlock, child: cst.CSTNode, is_body: bool) -> bool:
-        """Return whether an early exit of a block makes one of its statements rare."""
-        ends = cst.Return if self.loops.innermost(block) is None else cst.Continue
-        leaves, skips = self._exits(block, ends)
-        if not is_body and leaves:
-            return True
-        place = self.tree.order(child)
-        return any(
-            self.tree.order(line) < place
-            and self._is_passed_rarely(line, ends)
-            and not self._steps(block.body[block.body.index(line) + 1 :])
-            for line in skips
-        )
-
-    @cached_method
-    def _exits(
-        self, block: cst.IndentedBlock, ends: type[cst.CSTNode]
-    ) -> tuple[bool, list[cst.If]]:
-        """Return whether a line of a block ends the loop, and the `if`s that may skip the rest."""
-        lines = [line for line in block.body if isinstance(line, cst.If)]
-        skips = [line for line in lines if any(True for _ in self.tree.within(line, ends))]
-        return any(map(self._leaves, lines_of(block))), skips
-
-    def _is_passed_rarely(self, line: cst.If, ends: type[cst.CSTNode]) -> bool:
-        """Return whether what follows an `if` runs rarely, whichever branch is taken."""
-        other, left = line.orelse, self._is_left_before
-        return (self.rare(line.test) or left(line.body, ends)) and (
-            self.rare(line.test, wanted=False)
-            or (isinstance(other, cst.If) and self._is_passed_rarely(other, ends))
-            or (isinstance(other, cst.Else) and left(other.body, ends))
-        )
-
-    def _is_left_before(self, block: cst.BaseSuite, ends: type[cst.CSTNode]) -> bool:
-        """Return whether nearly every run of a block ends by leaving what is around it."""
-        return any(
-            isinstance(each, ends)
-            or (isinstance(each, cst.If) and self._is_passed_rarely(each, ends))
-            for each in lines_of(block)
-        )
-
-    def _leaves(self, line: cst.CSTNode) -> bool:
-        """Return whether a line ends the loop, so that its block runs at most once."""
-        return isinstance(line, (cst.Break, cst.Return, cst.Raise, cst.Continue)) or (
-            isinstance(line, cst.Expr)
-            and isinstance(line.value, cst.Call)
-            and self.functions.names.name(line.value.func) in EXITS
-        )
-
 
 def _counts_on(binding: Binding) -> bool:
     """Return whether an assignment adds a number to what a name holds (`step = step + 1`)."""
@@ -577,19 +522,10 @@ def _body(node: cst.CSTNode) -> cst.CSTNode | None:
     return node.body if isinstance(node, (cst.For, cst.While, cst.FunctionDef)) else None
 
 
-def _answers(block: cst.IndentedBlock) -> bool:
-    """Return whether a branch of a function ends with its result, as an `else` of it would.
-
-    One that warns before it is the way out of an error.
-    """
-    last = last_line(block)
-    value = last.value if isinstance(last, cst.Return) else None
-    if value is None or any(map(_warns, lines_of(block))):
+def _compares_with_zero(size: cst.BaseExpression, bound: cst.BaseExpression) -> bool:
+    """Return whether a length or a size is compared with zero."""
+    if not isinstance(bound, cst.Integer) or bound.value != "0":
         return False
-    return not (isinstance(value, cst.Name) and value.value in _NO_RESULTS)
-
-
-def _warns(small: cst.CSTNode) -> bool:
-    """Return whether a statement calls something named like a warning or an error."""
-    call = small.value if isinstance(small, cst.Expr) else None
-    return isinstance(call, cst.Call) and word_of(call) in _WARNINGS
+    if isinstance(size, cst.Subscript):
+        return isinstance(size.value, cst.Attribute) and size.value.attr.value == "shape"
+    return isinstance(size, cst.Call) and word_of(size) in _SIZES

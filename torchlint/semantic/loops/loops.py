@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -523,6 +523,13 @@ class Loops(ValueAnalysis):
         given = [arg.value for arg in call.args]
         networks = [each for each in given if self.kinds.kind(each) is Kind.MODULE]
         return networks[0] if len(networks) == 1 and not any(map(self.is_output, given)) else None
+
+    def has_update(self, code: Iterable[cst.CSTNode]) -> bool:
+        """Return whether code makes an optimizer step, for which passes are only gathered."""
+        return any(
+            self.makes_step(line) or any(map(self.is_update, self.tree.within(line, cst.Call)))
+            for line in code
+        )
 
     @memoized(False)
     def is_output(self, value: cst.BaseExpression) -> bool:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import libcst as cst
-
-_SIZES: Final = frozenset({"len", "numel", "size"})
 
 
 def method_of(node: cst.CSTNode | None) -> str:
@@ -113,12 +110,3 @@ def lines_of(body: cst.BaseSuite) -> tuple[cst.CSTNode, ...]:
 def last_line(body: cst.BaseSuite) -> cst.CSTNode:
     """Return the last small statement of a block, or the compound one at its end."""
     return lines_of(body)[-1]
-
-
-def compares_with_zero(size: cst.BaseExpression, bound: cst.BaseExpression) -> bool:
-    """Return whether a length or a size is compared with zero."""
-    if not isinstance(bound, cst.Integer) or bound.value != "0":
-        return False
-    if isinstance(size, cst.Subscript):
-        return isinstance(size.value, cst.Attribute) and size.value.attr.value == "shape"
-    return isinstance(size, cst.Call) and word_of(size) in _SIZES
