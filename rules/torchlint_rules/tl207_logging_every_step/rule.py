@@ -10,6 +10,7 @@ import libcst as cst
 
 from torchlint.api import Finding, Note, Role, Rule, Script
 from torchlint_rules.shared.loglines import LogLine, log_lines, told_by
+from torchlint_rules.shared.stepguards import step_guards
 from torchlint_rules.shared.wording import listed
 from torchlint_rules.tl207_logging_every_step.loggates import Gates
 from torchlint_rules.tl207_logging_every_step.logintervals import intervals
@@ -33,6 +34,8 @@ class LoggingEveryStep(Rule):
             gates = Gates(script, found, every)
             for wait in _waits(script, found):
                 first = wait[0]
+                if _has_waited(script, first, gates.staying):
+                    continue
                 named = list(dict.fromkeys(f"`{script.code(each.call.func)}`" for each in wait))
                 message = (
                     f"{listed(named)} need{'' if named[1:] else 's'} `{first.shown.text}` in "
@@ -65,6 +68,25 @@ def _waits(script: Script, lines: Sequence[LogLine]) -> Iterator[list[LogLine]]:
         wait.append(each)
     if wait:
         yield wait
+
+
+def _has_waited(script: Script, line: LogLine, staying: Sequence[cst.CSTNode]) -> bool:
+    """Return whether the pass has waited right before, to choose what it does."""
+    place, loop = line.shown.place, line.loop.node
+    return any(
+        script.tree.order(node) < script.tree.order(place)
+        and script.scopes.home(node) is script.scopes.home(place)
+        and _chooses(script, node)
+        and not script.readings.works_between(node, place, loop)
+        for node in staying
+    )
+
+
+def _chooses(script: Script, node: cst.CSTNode) -> bool:
+    """Return whether a test reads a value that a training needs, which no check of a step does."""
+    tests = (each for part, each in script.tree.outward(node) if getattr(each, "test", 0) is part)
+    test = next((each for each in tests if isinstance(each, (cst.If, cst.While))), None)
+    return test is not None and all(each.holder is not test for each in step_guards(script))
 
 
 def _shares_wait(script: Script, first: LogLine, second: LogLine) -> bool:
