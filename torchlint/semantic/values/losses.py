@@ -34,7 +34,10 @@ _Identity = Binding | int | str
 _ARITHMETIC: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide)
 SENDING: Final = ("backward", "manual_backward")
 """The methods that start a backward pass; Lightning's module has the second."""
-_SENDERS: Final = frozenset("accelerator fabric scaler loss_scaler model_engine engine".split())
+_SENDERS: Final = frozenset(
+    "accelerator fabric scaler loss_scaler model_engine engine autograd".split()
+)
+"""The last words of what sends its argument backward, being no loss itself."""
 
 
 class Losses(Analysis):
