@@ -128,6 +128,8 @@ def misuse(script: Script, node: cst.Attribute) -> Misuse | None:
     if script.values.gradients.grad(node) is Grad.OFF or not script.evaluations.recorded.of(tensor):
         return None
     if script.values.writes.at(node) is not None:
+        if _follows_backward(script, node):
+            return None
         return Misuse(
             f"`{what}.data` bypasses autograd: the backward pass may use numbers that were "
             f"overwritten; compute a new tensor from `{what}` instead",
@@ -141,6 +143,14 @@ def misuse(script: Script, node: cst.Attribute) -> Misuse | None:
         f"`{what}.detach().clone()`",
         "medium",
     )
+
+
+def _follows_backward(script: Script, node: cst.Attribute) -> bool:
+    """Return whether the function around a node has gone backward, as it does not again."""
+    function = script.scopes.function(node)
+    calls = script.functions.own(function.body, cst.Call) if function is not None else ()
+    places = [script.tree.order(call) for call in calls if script.loops.goes_backward(call)]
+    return bool(places) and max(places) < script.tree.order(node)
 
 
 def _is_loss_read_as_a_vector(
