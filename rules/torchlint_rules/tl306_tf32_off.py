@@ -11,6 +11,7 @@ import libcst as cst
 from torchlint.api import Finding, Fix, Impact, Role, Rule, Script, Step
 from torchlint_rules.shared.cuda import (
     in_environment,
+    is_open,
     makers,
     may_be_cuda,
     may_hold_place,
@@ -47,6 +48,8 @@ class Tf32Off(Rule):
         if any(each.program.vocabulary.has_lowered(_SET) for each in (script, script.running)):
             return
         steps = [each for each in script.loops.steps.all if script.loops.steps.updates(each)]
+        if any(is_open(script, each) for each in steps):
+            return
         program = trains(script)
         node = place(script) if program or (steps and _trains_its_own(script)) else None
         if node is None or not script.tree.is_own(node):

@@ -152,9 +152,19 @@ def trained_in(script: Script, step: Step) -> list[cst.BaseExpression]:
     return networks
 
 
+def is_open(script: Script, step: Step) -> bool:
+    """Return whether a step runs a method that only classes out of view define."""
+    run = (each for call in step.forwards for each in script.functions.callees(call))
+    return any(map(script.functions.is_abstract, run))
+
+
 def trains_in_float32(script: Script, step: Step) -> bool:
     """Return whether a step trains in float32 what autocast would train faster."""
-    return _is_plain(script, step) and not keeps_to_float32(script.around(step.backward))
+    return (
+        _is_plain(script, step)
+        and not is_open(script, step)
+        and not keeps_to_float32(script.around(step.backward))
+    )
 
 
 def keeps_to_float32(script: Script) -> bool:

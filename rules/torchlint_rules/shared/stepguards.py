@@ -60,6 +60,8 @@ def step_guards(script: Script) -> Iterator[StepGuard]:
             for each in script.tree.within(holder.test, cst.BinaryOperation)
         ):
             continue
+        if _is_left_out(script, asked[0]):
+            continue
         if loop is None or not _is_scaled(script, loop, skips):
             yield StepGuard(holder, asked[0], asked[1], loop, skips)
 
@@ -108,6 +110,17 @@ def _tested(script: Script, holder: cst.If | cst.Assert) -> tuple[cst.BaseExpres
         return None
     tested = next(script.readings.syncs.tested(holder.test), None)
     return None if tested is None else (tested, None)
+
+
+def _is_left_out(script: Script, asked: cst.BaseExpression) -> bool:
+    """Return whether a check stands behind an option that no code in view switches on."""
+    sides = [each for each in script.tree.ancestors(asked) if type(each) is cst.BooleanOperation]
+    return any(
+        bool(values := script.values.origins.of(each.left).values)
+        and all(script.values.value_of(value).equals(False) for value in values)
+        for each in sides
+        if isinstance(each.operator, cst.And) and script.tree.inside(asked, each.right)
+    )
 
 
 def _raises(holder: cst.If) -> bool:

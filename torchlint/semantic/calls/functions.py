@@ -14,7 +14,7 @@ from torchlint.semantic.calls.annotations import acts, named_types
 from torchlint.semantic.calls.attributes import Attributes
 from torchlint.semantic.calls.classes import Classes
 from torchlint.semantic.calls.instances import SAME, WRAPPERS, Instances
-from torchlint.semantic.calls.overriding import Overriding
+from torchlint.semantic.calls.overriding import Overriding, is_abstract
 from torchlint.semantic.calls.part import Part
 from torchlint.semantic.calls.passing import Passing
 from torchlint.semantic.calls.switches import Switches
@@ -54,6 +54,8 @@ class Functions:
         """Return whether another class in view derives from a class."""
         self.inheriting = self._overriding.inheriting
         """Yield the class of a method, and the subclasses in view that do not override it."""
+        self.is_abstract = is_abstract
+        """Return whether a method only says that subclasses have to define it."""
         self._passing = Passing(self)
         attributes = Attributes(self._passing)
         self.attribute = attributes.bindings

@@ -59,13 +59,13 @@ class Overriding(Part):
 
     def possible(self, method: cst.FunctionDef, owner: cst.ClassDef) -> tuple[cst.FunctionDef, ...]:
         """Return the overrides in view of an abstract method, or the method itself."""
-        if not _is_abstract(method):
+        if not is_abstract(method):
             return (method,)
         found = [
             override
             for each in self._subclasses.get(owner, ())
             if (override := self.functions.method(each, method.name.value)) is not None
-            and not _is_abstract(override)
+            and not is_abstract(override)
         ]
         return tuple(dict.fromkeys(found)) or (method,)
 
@@ -124,7 +124,7 @@ class Overriding(Part):
         )
 
 
-def _is_abstract(function: cst.FunctionDef) -> bool:
+def is_abstract(function: cst.FunctionDef) -> bool:
     """Return whether a method only says that subclasses have to define it."""
     marks = (each.decorator for each in function.decorators)
     if any(

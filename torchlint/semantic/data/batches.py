@@ -99,6 +99,8 @@ class Batches(ValueAnalysis):
         """Return whether any pass over a loader moves its batches to a device."""
         if loader.receivers:
             return True
+        if loader.batch_size.equals(None):  # the items may be anything, as no batch is made of them
+            return self._sends(loader)
         places = loader.passes
         regions = [self._region(place) for place in places]
         if any(self._hands_on(place) for place in places):
@@ -114,7 +116,11 @@ class Batches(ValueAnalysis):
 
     def are_sent(self, loader: Loader) -> bool:
         """Return whether a pass makes something of its batches for a device, or moves them."""
-        return self.are_moved(loader) or any(
+        return self.are_moved(loader) or self._sends(loader)
+
+    def _sends(self, loader: Loader) -> bool:
+        """Return whether the code of a pass itself copies something of a batch to a device."""
+        return any(
             _moves(call) and not names.isdisjoint(each.value for each in self._names_in(call))
             for place in loader.passes
             for names in [self._batch_names(place, self._region(place))]

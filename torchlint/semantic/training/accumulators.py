@@ -186,8 +186,13 @@ class Accumulators(LoopAnalysis):
         """
         path, node = self._path(accumulation.target), accumulation.node
         own = self._adding.get(path, frozenset()) | {id(node)} | set(map(id, besides))
-        loop = self.loops.innermost(node)
+        around = (each.node for each in self.loops.around(node))
+        loop = next((each for each in around if not self._walks_a_read(each)), None)
         return loop is not None and self._is_looked_at(path, own, loop, node)
+
+    def _walks_a_read(self, loop: LoopNode) -> bool:
+        """Return whether a loop runs over what was read before it: `for each in x.tolist()`."""
+        return isinstance(loop, cst.For) and any(True for _ in self.readings.within(loop.iter))
 
     @cached_method
     def _is_looked_at(
