@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Frequency, Grad, How, Per, Rate, Role, Rule, Script
+from torchlint.api import Finding, Frequency, Grad, How, Per, Rate, Role, Rule, Script, method_of
 from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.tokenizers import tokenizer_of
 
@@ -26,7 +26,7 @@ class TokenisedEachStep(Rule):
             if tokenizer is None:
                 continue
             place = _place(script, call)
-            if place:
+            if place and not script.loops.generation.is_beside(script.span(call)):
                 message = (
                     f"`{script.code(tokenizer)}` runs {place}, while the device waits: {_CURE}"
                 )
@@ -111,6 +111,11 @@ def _freezes_itself(script: Script, owner: cst.ClassDef) -> bool:
         script.code(line.targets[0].target).endswith(".requires_grad")
         and script.values.value_of(line.value).equals(False)
         for line in script.tree.within(owner, cst.Assign)
+    ) or any(
+        call.args
+        and method_of(call) == "requires_grad_"
+        and not script.values.value_of(call.args[0].value).equals(True)
+        for call in script.tree.within(owner, cst.Call)
     )
 
 

@@ -10,6 +10,7 @@ import libcst as cst
 from torchlint.api import (
     TENSORS,
     End,
+    Form,
     Frequency,
     Kind,
     Loop,
@@ -70,7 +71,7 @@ def _lines_of(script: Script, body: cst.CSTNode, loop: Loop) -> Iterator[LogLine
         if not told or not _runs_each_pass(script, line, loop):
             continue
         value = shown(script, told, loop)
-        if value is None or _reports_episode(script, line, loop):
+        if value is None or _reports_episode(script, line, loop) or _is_returned(script, value):
             continue
         if not _is_past_bound(script, line, value):
             yield LogLine(line, cst.ensure_type(line.value, cst.Call), loop, value)
@@ -85,6 +86,16 @@ def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
     if function is not None and not script.tree.inside(line, loop.node):
         return nearest is None and script.loops.frequencies.each_pass(line, function)
     return nearest is loop and script.loops.frequencies.each_pass(line, loop.node)
+
+
+def _is_returned(script: Script, value: Shown) -> bool:
+    """Return whether a function also returns the list that it read, to code that goes by it."""
+    reading = script.readings.reading(value.place)
+    function = script.scopes.function(value.place)
+    if reading is None or reading.form is Form.NUMBER or function is None:
+        return False
+    returned = map(script.values.origins.of, script.functions.returns(function))
+    return any(value.place in each.values for each in returned)
 
 
 def _is_past_bound(script: Script, line: cst.Expr, value: Shown) -> bool:
