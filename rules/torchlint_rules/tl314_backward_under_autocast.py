@@ -26,9 +26,12 @@ class BackwardUnderAutocast(Rule):
                 "move it out of the block"
             )
             if isinstance(block, cst.FunctionDef):
+                decorated = any(_is_on(script, each.decorator) for each in block.decorators)
                 message = (
-                    f"`{named}` runs inside `autocast`, which decorates `{block.name.value}`: put "
-                    "only the forward pass and the loss into a `with` block"
+                    f"`{named}` runs inside `autocast`, which "
+                    f"{'decorates' if decorated else 'is around each call of'} "
+                    f"`{block.name.value}`: put only the forward pass and the loss into a `with` "
+                    "block"
                 )
                 yield Finding(self.code, script.span(call), message)
                 continue
@@ -72,7 +75,7 @@ def _runs_once(script: Script, call: cst.Call) -> bool:
 
 
 def _autocast_around(script: Script, call: cst.Call) -> cst.With | cst.FunctionDef | None:
-    """Return the block or the decorated function that runs a call under autocast."""
+    """Return the block, or the function, that runs a call under autocast."""
     function = script.scopes.function(call)
     if function is not None and function.name.value.startswith("test"):
         return None
@@ -84,8 +87,16 @@ def _autocast_around(script: Script, call: cst.Call) -> cst.With | cst.FunctionD
             return None
         if isinstance(outer, cst.FunctionDef):
             decorated = any(_is_on(script, each.decorator) for each in outer.decorators)
-            return outer if decorated else None
+            return outer if decorated or _is_called_inside(script, outer) else None
     return None
+
+
+def _is_called_inside(script: Script, function: cst.FunctionDef) -> bool:
+    """Return whether each call of a function in view stands in a block of autocast."""
+    calls = script.functions.callers(function)
+    return bool(calls) and all(
+        isinstance(_autocast_around(script, call), cst.With) for call in calls
+    )
 
 
 def _is_on(script: Script, manager: cst.BaseExpression) -> bool:

@@ -172,6 +172,8 @@ class Readings(ValueAnalysis):
                 self._is_tensor(each) or self._comes_of_tensors(each)
                 for each in (node.left, node.right)
             )
+        if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+            return self._is_tensor(node.expression) or self._comes_of_tensors(node.expression)
         return isinstance(node, cst.Call) and self._is_made_of_tensors(node)
 
     def _source(self, binding: Binding) -> cst.BaseExpression | None:

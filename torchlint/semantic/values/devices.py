@@ -30,6 +30,7 @@ _ACCELERATOR_CALLS: Final = (
     "torch.cuda.current_device",
     "torch.cuda.synchronize",
     "torch.cuda.device",
+    "torch.cuda.amp.autocast",
     "ignite.distributed.",
 )
 _INDICES: Final = frozenset("rank local_rank gpu gpu_id device_id".split())
@@ -37,7 +38,12 @@ _INDICES: Final = frozenset("rank local_rank gpu gpu_id device_id".split())
 _DEVICES: Final = frozenset("device devices".split())
 _SEEDERS: Final = ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
 _CALLS: Final = frozenset("cuda xpu".split())
-_NAMING: Final = ("torch.device", "torch.set_default_device")
+_NAMING: Final = (
+    "torch.device",
+    "torch.set_default_device",
+    "torch.autocast",
+    "torch.amp.autocast",
+)
 _NAMED: Final = ("lightning", "accelerate", "ignite", "fastai", "deepspeed", "catalyst")
 _FRAMEWORKS: Final = {"pytorch_lightning": "lightning", **dict(zip(_NAMED, _NAMED, strict=True))}
 _OWNERS: Final = ("accelerator", "fabric", "trainer", "Trainer")
@@ -131,7 +137,7 @@ class Devices(Analysis):
                 continue
             holder = self.tree.parent(text)
             if isinstance(holder, cst.Arg) and holder.keyword is not None:
-                if holder.keyword.value in ("device", "default"):
+                if holder.keyword.value in ("device", "device_type", "default"):
                     return True
             if isinstance(holder, (cst.IfExp, cst.Assign, cst.AnnAssign, cst.Param)):
                 return True
