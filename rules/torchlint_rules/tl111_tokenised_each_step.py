@@ -26,7 +26,7 @@ class TokenisedEachStep(Rule):
             if tokenizer is None:
                 continue
             place = _place(script, call)
-            if place and not script.loops.generation.is_beside(script.span(call)):
+            if place:
                 message = (
                     f"`{script.code(tokenizer)}` runs {place}, while the device waits: {_CURE}"
                 )
@@ -40,6 +40,7 @@ def _place(script: Script, call: cst.Call) -> str:
         if (
             loop.role is not Role.TRAIN_BATCH
             or script.loops.frequency(call) is not Frequency.EVERY_PASS
+            or script.loops.generation.is_beside(script.span(call))
         ):
             return ""
         fresh = not _is_given(script, call.args[0].value) and any(

@@ -90,12 +90,12 @@ def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
 
 def _is_returned(script: Script, value: Shown) -> bool:
     """Return whether a function also returns the list that it read, to code that goes by it."""
-    reading = script.readings.reading(value.place)
-    function = script.scopes.function(value.place)
+    place, function = value.place, script.scopes.function(value.place)
+    reading = script.readings.reading(place) if isinstance(place, cst.Call) else None
     if reading is None or reading.form is Form.NUMBER or function is None:
         return False
     returned = map(script.values.origins.of, script.functions.returns(function))
-    return any(value.place in each.values for each in returned)
+    return any(place in each.values for each in returned)
 
 
 def _is_past_bound(script: Script, line: cst.Expr, value: Shown) -> bool:

@@ -418,6 +418,9 @@ class Values(Analysis):
         """Return the entry set by `node.update(...)`; UNKNOWN after other calls with it."""
         func = call.func
         if isinstance(func, cst.Attribute) and dotted(func.value) == path:
+            if func.attr.value == "setdefault" and call.args:
+                named = self.value_of(call.args[0].value)
+                return None if named.is_literal and not named.equals(key) else _DECIDED
             if func.attr.value != "update":
                 return None
             inner = [arg.value for arg in call.args if arg.keyword is None]
