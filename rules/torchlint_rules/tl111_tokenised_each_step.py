@@ -113,9 +113,7 @@ def _freezes_itself(script: Script, owner: cst.ClassDef) -> bool:
         and script.values.value_of(line.value).equals(False)
         for line in script.tree.within(owner, cst.Assign)
     ) or any(
-        call.args
-        and method_of(call) == "requires_grad_"
-        and not script.values.value_of(call.args[0].value).equals(True)
+        method_of(call) == "requires_grad_" and call.args
         for call in script.tree.within(owner, cst.Call)
     )
 

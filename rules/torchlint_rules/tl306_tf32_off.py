@@ -48,15 +48,13 @@ class Tf32Off(Rule):
         if any(each.program.vocabulary.has_lowered(_SET) for each in (script, script.running)):
             return
         steps = [each for each in script.loops.steps.all if script.loops.steps.updates(each)]
-        if any(is_open(script, each) for each in steps):
-            return
         program = trains(script)
         node = place(script) if program or (steps and _trains_its_own(script)) else None
         if node is None or not script.tree.is_own(node):
             return
         if in_environment(script) or not any(map(_multiplies, surroundings(script))):
             return
-        heavy = [each for each in steps if not _is_light(script, each)]
+        heavy = [each for each in steps if not (is_open(script, each) or _is_light(script, each))]
         if steps and not heavy:
             return
         edits = setting(script, _LINE) if program else None

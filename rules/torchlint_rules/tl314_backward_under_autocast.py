@@ -26,12 +26,11 @@ class BackwardUnderAutocast(Rule):
                 "move it out of the block"
             )
             if isinstance(block, cst.FunctionDef):
-                decorated = any(_is_on(script, each.decorator) for each in block.decorators)
+                marked = any(_is_on(script, each.decorator) for each in block.decorators)
+                does = "decorates" if marked else "is around each call of"
                 message = (
-                    f"`{named}` runs inside `autocast`, which "
-                    f"{'decorates' if decorated else 'is around each call of'} "
-                    f"`{block.name.value}`: put only the forward pass and the loss into a `with` "
-                    "block"
+                    f"`{named}` runs inside `autocast`, which {does} `{block.name.value}`: put "
+                    "only the forward pass and the loss into a `with` block"
                 )
                 yield Finding(self.code, script.span(call), message)
                 continue

@@ -160,11 +160,7 @@ def is_open(script: Script, step: Step) -> bool:
 
 def trains_in_float32(script: Script, step: Step) -> bool:
     """Return whether a step trains in float32 what autocast would train faster."""
-    return (
-        _is_plain(script, step)
-        and not is_open(script, step)
-        and not keeps_to_float32(script.around(step.backward))
-    )
+    return _is_plain(script, step) and not keeps_to_float32(script.around(step.backward))
 
 
 def keeps_to_float32(script: Script) -> bool:
@@ -212,7 +208,7 @@ def _is_plain(script: Script, step: Step) -> bool:
         return False
     if not script.loops.steps.is_alone(step) or not script.loops.steps.updates(step):
         return False
-    if script.loops.is_done(step.backward, Duty.PRECISION):
+    if script.loops.is_done(step.backward, Duty.PRECISION) or is_open(script, step):
         return False
     if script.loops.steps.run_on_host(step) or script.modules.graphs.are_trained_in(step):
         return False

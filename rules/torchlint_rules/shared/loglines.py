@@ -90,12 +90,12 @@ def _runs_each_pass(script: Script, line: cst.Expr, loop: Loop) -> bool:
 
 def _is_returned(script: Script, value: Shown) -> bool:
     """Return whether a function also returns the list that it read, to code that goes by it."""
-    place, function = value.place, script.scopes.function(value.place)
-    reading = script.readings.reading(place) if isinstance(place, cst.Call) else None
-    if reading is None or reading.form is Form.NUMBER or function is None:
-        return False
-    returned = map(script.values.origins.of, script.functions.returns(function))
-    return any(place in each.values for each in returned)
+    function = script.scopes.function(value.place)
+    returned = script.functions.returns(function) if function is not None else ()
+    return any(
+        read is not None and read.node is value.place and read.form is not Form.NUMBER
+        for read in map(script.readings.held_by, returned)
+    )
 
 
 def _is_past_bound(script: Script, line: cst.Expr, value: Shown) -> bool:

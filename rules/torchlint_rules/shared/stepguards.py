@@ -46,7 +46,7 @@ def step_guards(script: Script) -> Iterator[StepGuard]:
     for holder in holders:
         asked = _asked(script, holder.test) or _tested(script, holder)
         loop = script.loops.batch_loop(holder) if asked is not None else None
-        if asked is None or not script.loops.each_step(holder):
+        if asked is None or _is_left_out(script, asked[0]) or not script.loops.each_step(holder):
             continue
         if not (_is_in_step(script, holder, CALLERS) if loop is None else _trains(script, loop)):
             continue
@@ -59,8 +59,6 @@ def step_guards(script: Script) -> Iterator[StepGuard]:
             isinstance(each.operator, cst.Modulo)
             for each in script.tree.within(holder.test, cst.BinaryOperation)
         ):
-            continue
-        if _is_left_out(script, asked[0]):
             continue
         if loop is None or not _is_scaled(script, loop, skips):
             yield StepGuard(holder, asked[0], asked[1], loop, skips)
@@ -114,12 +112,10 @@ def _tested(script: Script, holder: cst.If | cst.Assert) -> tuple[cst.BaseExpres
 
 def _is_left_out(script: Script, asked: cst.BaseExpression) -> bool:
     """Return whether a check stands behind an option that no code in view switches on."""
-    sides = [each for each in script.tree.ancestors(asked) if type(each) is cst.BooleanOperation]
     return any(
-        bool(values := script.values.origins.of(each.left).values)
-        and all(script.values.value_of(value).equals(False) for value in values)
-        for each in sides
-        if isinstance(each.operator, cst.And) and script.tree.inside(asked, each.right)
+        isinstance(each.operator, cst.And) and script.values.value_of(each.left).equals(False)
+        for each in script.tree.ancestors(asked)
+        if isinstance(each, cst.BooleanOperation) and script.tree.inside(asked, each.right)
     )
 
 

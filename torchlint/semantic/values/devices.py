@@ -38,12 +38,7 @@ _INDICES: Final = frozenset("rank local_rank gpu gpu_id device_id".split())
 _DEVICES: Final = frozenset("device devices".split())
 _SEEDERS: Final = ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
 _CALLS: Final = frozenset("cuda xpu".split())
-_NAMING: Final = (
-    "torch.device",
-    "torch.set_default_device",
-    "torch.autocast",
-    "torch.amp.autocast",
-)
+_NAMING: Final = "torch.device torch.set_default_device torch.autocast torch.amp.autocast".split()
 _NAMED: Final = ("lightning", "accelerate", "ignite", "fastai", "deepspeed", "catalyst")
 _FRAMEWORKS: Final = {"pytorch_lightning": "lightning", **dict(zip(_NAMED, _NAMED, strict=True))}
 _OWNERS: Final = ("accelerator", "fabric", "trainer", "Trainer")
