@@ -112,10 +112,11 @@ def _tested(script: Script, holder: cst.If | cst.Assert) -> tuple[cst.BaseExpres
 
 def _is_left_out(script: Script, asked: cst.BaseExpression) -> bool:
     """Return whether a check stands behind an option that no code in view switches on."""
+    sides = [each for each in script.tree.ancestors(asked) if type(each) is cst.BooleanOperation]
     return any(
-        isinstance(each.operator, cst.And) and script.values.value_of(each.left).equals(False)
-        for each in script.tree.ancestors(asked)
-        if isinstance(each, cst.BooleanOperation) and script.tree.inside(asked, each.right)
+        {*map(script.code, script.values.origins.of(each.left).values)} == {"False"}
+        for each in sides
+        if isinstance(each.operator, cst.And) and script.tree.inside(asked, each.right)
     )
 
 

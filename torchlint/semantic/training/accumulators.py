@@ -186,9 +186,8 @@ class Accumulators(LoopAnalysis):
         """
         path, node = self._path(accumulation.target), accumulation.node
         own = self._adding.get(path, frozenset()) | {id(node)} | set(map(id, besides))
-        around = (each.node for each in self.loops.around(node))
-        loop = next((each for each in around if not self._walks_a_read(each)), None)
-        return loop is not None and self._is_looked_at(path, own, loop, node)
+        loops = [each.node for each in self.loops.around(node) if not self._walks_a_read(each.node)]
+        return bool(loops) and self._is_looked_at(path, own, loops[0], node)
 
     def _walks_a_read(self, loop: LoopNode) -> bool:
         """Return whether a loop runs over what was read before it: `for each in x.tolist()`."""
