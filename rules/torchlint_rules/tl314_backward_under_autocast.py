@@ -86,7 +86,7 @@ def _autocast_around(script: Script, call: cst.Call) -> cst.With | cst.FunctionD
             return None
         if isinstance(outer, cst.FunctionDef):
             decorated = any(_is_on(script, each.decorator) for each in outer.decorators)
-            return outer if decorated or _is_called_inside(script, outer) else None
+            return outer if decorated or script.answer(_is_called_inside, outer, False) else None
     return None
 
 

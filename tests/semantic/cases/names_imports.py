@@ -1,4 +1,4 @@
-# accelerator: no
+# accelerator: yes
 """Every way to spell an import."""
 import torch
 import torch as th
