@@ -60,7 +60,8 @@ _OPTION: Final = LeftOption(
 _IT: Final = ("it", "them")
 _CLOCKS: Final = frozenset({"time.time", "time.perf_counter", "time.monotonic", "timeit.timeit"})
 _BODIES: Final = (cst.SimpleStatementLine, cst.IndentedBlock, cst.SimpleStatementSuite)
-_STREAMS: Final = (
+_BESIDE: Final = (
+    "torch.distributed.batch_isend_irecv",
     "torch.cuda.Stream",
     "torch.cuda.stream",
     "torch.cuda.graph",
@@ -68,6 +69,7 @@ _STREAMS: Final = (
     "torch.cuda.Event",
     "threading.Thread",
 )
+"""What runs beside the queue of the device, whose order then rests on a barrier."""
 
 
 class BarrierInLoop(Rule):
@@ -141,7 +143,7 @@ def _is_meant(script: Script, site: CallSite) -> bool:
             for call in calls
         )
         or any(
-            script.name(call.func) in _STREAMS
+            script.name(call.func) in _BESIDE
             for body in script.functions.run_with(site.node)
             for call in script.functions.own(body, cst.Call)
         )
