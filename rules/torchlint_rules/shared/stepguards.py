@@ -51,10 +51,12 @@ def step_guards(script: Script) -> Iterator[StepGuard]:
         if not (_is_in_step(script, holder, CALLERS) if loop is None else _trains(script, loop)):
             continue
         skips = False
-        if isinstance(holder, cst.If) and not _only_stops(script, holder):
-            skips = asked[1] is not None and _skips(script, holder)
-            if not skips:
-                continue
+        if isinstance(holder, cst.If):  # `return` ends the one step that a function makes
+            leaves = loop is None and _leaves(holder, cst.Return)
+            if leaves or not _only_stops(script, holder):
+                skips = asked[1] is not None and (leaves or _skips(script, holder))
+                if not skips:
+                    continue
         if any(
             isinstance(each.operator, cst.Modulo)
             for each in script.tree.within(holder.test, cst.BinaryOperation)
