@@ -20,6 +20,7 @@ from torchlint.api import (
     Script,
     Span,
     State,
+    likened_to,
 )
 from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.targets import target_of
@@ -44,7 +45,7 @@ class CreatedOnHost(Rule):
     def _found(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
         if not script.program.devices.can_use_accelerator:
             return
-        moves = script.calls.of_methods("to", "cuda", "type_as", "copy_")
+        moves = script.calls.of_methods("to", "cuda", "type_as", "type", "copy_")
         for site in script.tree.in_file((*moves, *chosen_constructors(script))):
             found = _transfer(script, site)
             if found is None or not script.loops.each_step(site.node):
@@ -94,16 +95,17 @@ def _transfer(script: Script, site: CallSite) -> _Transfer | None:
 
 
 def _taken_along(script: Script, site: CallSite) -> cst.BaseExpression | None:
-    """Return what a call copies to the device of another tensor: `x.to(y)`, `self.x.copy_(y)`."""
-    given = site.node.args[0].value if len(site.node.args) == 1 else None
+    """Return what a call copies to where another tensor is: `x.to(y)`, `self.x.copy_(y)`."""
+    like = likened_to(site.node)
+    given = like or (site.node.args[0].value if len(site.node.args) == 1 else None)
     if given is None or site.name is not None:
         return None
     if site.method == "copy_":
         holder = site.receiver.value if isinstance(site.receiver, cst.Attribute) else None
         return given if holder is not None and script.kind(holder) is Kind.MODULE else None
-    tensors = (*TENSORS, Kind.UNKNOWN) if site.method == "type_as" else TENSORS
+    tensors = TENSORS if like is None else (*TENSORS, Kind.UNKNOWN)
     on_device = script.kind(given) in tensors and not script.values.placement.on_host(given)
-    return site.receiver if on_device and site.method in ("to", "type_as") else None
+    return site.receiver if on_device and (site.method == "to" or like is not None) else None
 
 
 def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:
