@@ -38,3 +38,10 @@ class Workspace:
             weight, scale = self.weights["fit"], parts["scale"]
             print(weight, scale)  # kind weight: UNKNOWN; kind scale: UNKNOWN
             self.optimizer.step()
+
+    def of_outputs(self):
+        for batch in self.loader:
+            loss = self.policy(**batch).loss / self.cfg.tokens
+            print(loss, self.policy(**batch).scale)  # kind loss: LOSS
+            loss.backward()
+            self.optimizer.step()

@@ -31,6 +31,7 @@ _SCALES: Final = frozenset(
 )
 _Identity = Binding | int | str
 """What a value is known by elsewhere: a binding, a function in view, or a name out of it."""
+_MADE: Final = (How.ASSIGN, How.UNPACKED)
 _ARITHMETIC: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide)
 SENDING: Final = ("backward", "manual_backward")
 """The methods that start a backward pass; Lightning's module has the second."""
@@ -67,9 +68,9 @@ class Losses(Analysis):
     def _parts(self) -> tuple[cst.BaseExpression, ...]:
         """What, or fractions of what, adds up to what goes backward, but for names."""
         made = (each.value for each in self._bindings if each.how is How.ASSIGN and not each.path)
-        return tuple(
-            part for value in (*self.values, *filter(None, made)) for part in _parts(value)
-        )
+        given = (value for each in self._bindings for value in self._returned(each))
+        values = (*self.values, *filter(None, made), *given)
+        return tuple(part for value in values for part in _parts(value))
 
     def _called(self, call: cst.Call) -> Iterator[_Identity]:
         """Yield what identifies the functions that a call may run, except those of libraries.
@@ -189,7 +190,7 @@ class Losses(Analysis):
     def _held(self, binding: Binding) -> list[cst.BaseExpression]:
         """Return what a name is assigned, draws from a list, or gets from calls in view."""
         if binding.how is not How.LOOP or binding.value is None:
-            return self.functions.held(binding)
+            return [*self.functions.held(binding), *self._returned(binding)]
         source, inner = self.iteration.source(binding.value, binding.path)
         if source is None or inner:
             return []
@@ -197,15 +198,32 @@ class Losses(Analysis):
         lists = [each for each in drawn or [source] if isinstance(each, (cst.List, cst.Tuple))]
         return [each.value for made in lists for each in made.elements]
 
+    def _returned(self, binding: Binding) -> list[cst.BaseExpression]:
+        """Return what functions in view return for a name: `loss, scores = step(batch)`."""
+        if not isinstance(binding.value, cst.Call) or binding.how not in _MADE:
+            return []
+        callees = self.functions.callees(binding.value)
+        found = [value for each in callees for value in self.functions.returns(each)]
+        for index in binding.path:
+            tuples = [each.elements for each in found if isinstance(each, cst.Tuple)]
+            found = [each[index].value for each in tuples if each[index:]]
+        return found
+
     def is_attribute(self, node: cst.Attribute) -> bool:
-        """Return whether an attribute (`output.loss`) goes backward in the function around it."""
+        """Return whether an attribute (`output.loss`) goes backward in the function around it.
+
+        That of a result without a name (`net(x).loss`) only where it is written.
+        """
         sent = self._attributes
-        return bool(sent) and (self.scopes.home(node), dotted(node)) in sent
+        return bool(sent) and self._place(node) in sent
 
     @cached_property
     def _attributes(self) -> frozenset[tuple[cst.CSTNode, str]]:
-        parts = (part for part in self._parts if isinstance(part, cst.Attribute))
-        return frozenset((self.scopes.home(part), path) for part in parts if (path := dotted(part)))
+        return frozenset(self._place(part) for part in self._parts if type(part) is cst.Attribute)
+
+    def _place(self, node: cst.Attribute) -> tuple[cst.CSTNode, str]:
+        path = dotted(node)
+        return (self.scopes.home(node) if path else node), path
 
     @cached_property
     def values(self) -> tuple[cst.BaseExpression, ...]:
