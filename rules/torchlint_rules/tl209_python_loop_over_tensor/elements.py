@@ -14,7 +14,8 @@ _POINTWISE: Final = frozenset(
 )
 _TENSORS_ONLY: Final = frozenset(
     "argmax argmin eq ne gt lt ge le abs detach squeeze unsqueeze flatten softmax log_softmax "
-    "sigmoid square clamp masked_fill masked_select index_select gather".split()
+    "sigmoid square clamp masked_fill masked_select index_select gather new_tensor new_zeros "
+    "new_ones new_full new_empty".split()
 )
 ARITHMETIC: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide, cst.Power)
 
