@@ -23,6 +23,8 @@ class Deprecated(NamedTuple):
     """Why the results, or what is stored, can differ."""
     report: bool = False
     """Whether there is no fix."""
+    breaks: tuple[str, ...] = ()
+    """Words of code that fails with the new function: no fix beside them."""
 
 
 def _renamed(module: str, new: str, *old: str) -> dict[str, Deprecated]:
@@ -75,6 +77,7 @@ NAMES: Final[dict[str, Deprecated]] = {
         since=(2, 1),
         unlike="the parameters have other names in checkpoints written from now on, and code that "
         "reads `weight_g` or `weight_v` fails",
+        breaks=("weight_g", "weight_v", "remove_weight_norm"),
     ),
     "transformers.AdamW": _HF_ADAMW,
     "transformers.optimization.AdamW": _HF_ADAMW,

@@ -63,7 +63,8 @@ class DeprecatedApi(Rule):
             return
         message = f"`{old}` is deprecated: write `{known.new}`"
         edits = None
-        if not known.only or (len(call.args) == 1 and not site.has_splat):
+        fits = not known.only or (len(call.args) == 1 and not site.has_splat)
+        if fits and not script.tree.mentions(*known.breaks):
             edits = renamed(script, call, known.new, known.added)
         title = f"Write `{known.new.rpartition('.')[2]}`"
         yield Finding(self.code, place, message, _fix(script, title, edits, known))
