@@ -113,18 +113,24 @@ def _folded(script: Script, found: list[_Found], told: list[cst.CSTNode]) -> Ite
 
 
 def _has_waited(script: Script, found: _Found, told: list[cst.CSTNode]) -> bool:
-    """Return whether the pass waits for a number that it needs right before, so waits no more."""
-    waits = [each for each in staying(script, found.loop, told) if _is_needed(script, each)]
+    """Return whether the pass waits for what it needs right before, so waits no more.
+
+    That is a number, or a copy, if what is read here was computed by then.
+    """
+    stays = staying(script, found.loop, told)
+    read = found.reads[0]
+    copies = isinstance(read, cst.Call) and not any(script.tree.within(read.func, cst.Call))
+    waits = [each for each in stays if _is_needed(script, each, copies)]
     if _follows(script, found.reads[0], waits, _body(script, found)):
         return True
     calls = _calls(script, found)
     return bool(calls) and all(_follows(script, one, waits, found.loop.node) for one in calls)
 
 
-def _is_needed(script: Script, node: cst.CSTNode) -> bool:
-    """Return whether a host sync is for a number."""
+def _is_needed(script: Script, node: cst.CSTNode, copies: bool) -> bool:
+    """Return whether a host sync is for a number, or may be any read."""
     reading = script.readings.reading(node) if isinstance(node, cst.Call) else None
-    return reading is not None and reading.form is Form.NUMBER
+    return reading is not None and (copies or reading.form is Form.NUMBER)
 
 
 def _follows(
