@@ -22,7 +22,7 @@ def receiver_of(node: cst.CSTNode | None, *methods: str) -> cst.BaseExpression |
 
 
 def likened_to(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return the tensor whose type and device a call takes: of `x.type_as(y)`, `x.type(y.type())`."""
+    """Return the tensor whose type and device a call takes: `x.type_as(y)`, `x.type(y.type())`."""
     given = node.args[0].value if type(node) is cst.Call and len(node.args) == 1 else None
     if method_of(node) == "type_as":
         return given
