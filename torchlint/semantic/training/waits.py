@@ -233,6 +233,8 @@ class Waits(ValueAnalysis):
                     return self._added(outer, region, trail)
                 if self._changes_tensor(outer, child):
                     return BACK
+                if self.values.hooks.takes_log(outer, child):
+                    return KEPT
                 merged = self._merged(outer, child)
                 if merged:
                     return self._destination_of_names(merged, region, trail, outer, part)
