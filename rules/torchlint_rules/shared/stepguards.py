@@ -23,6 +23,7 @@ from torchlint.api import (
 _ASKS: Final = ("isfinite", "isnan", "isinf")
 _MODULES: Final = ("math", "numpy", "torch")
 _EXITS: Final = frozenset("sys.exit builtins.exit builtins.quit builtins.breakpoint".split())
+_FLAGS: Final = ("None", "True", "False")
 _SHOWS: Final = frozenset("print info debug warning warn error critical exception".split())
 
 
@@ -53,6 +54,8 @@ def step_guards(script: Script) -> Iterator[StepGuard]:
         skips = False
         if isinstance(holder, cst.If):  # `return` ends the one step that a function makes
             leaves = loop is None and _leaves(holder, cst.Return)
+            if leaves and not _ends_step(script, holder):
+                continue
             if leaves or not _only_stops(script, holder):
                 skips = asked[1] is not None and (leaves or _skips(script, holder))
                 if not skips:
@@ -152,6 +155,16 @@ def _skips(script: Script, holder: cst.If) -> bool:
         if branch is not None
         for call in script.functions.own(branch, cst.Call)
     )
+
+
+def _ends_step(script: Script, holder: cst.If) -> bool:
+    """Return whether a `return` leaves a step, not a helper that gives another value."""
+    last, function = last_line(holder.body), script.scopes.function(holder)
+    value = last.value if isinstance(last, cst.Return) else None
+    if value is None or (isinstance(value, cst.Name) and value.value in _FLAGS):
+        return True
+    own = script.functions.own(function.body, cst.Call) if function is not None else ()
+    return any(map(script.loops.is_step, own))
 
 
 def _computes(line: cst.CSTNode) -> bool:
