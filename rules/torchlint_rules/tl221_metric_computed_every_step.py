@@ -26,7 +26,6 @@ _GROWING: Final = re.compile(
 _MOVES: Final = frozenset("to cuda cpu clone".split())
 _PLACES: Final = (cst.Name, cst.Attribute, cst.Call)
 _LOGS: Final = frozenset({"log", "log_dict"})
-_UNSEEN: Final = "the class of the metric is not visible here: its call may do more than update it"
 
 
 class MetricComputedEveryStep(Rule):
@@ -49,8 +48,7 @@ class MetricComputedEveryStep(Rule):
                 yield Finding(self.code, script.span(call), message)
         for line in script.tree.all(cst.Expr):
             metric = line.value.func if isinstance(line.value, cst.Call) else None
-            is_plain = metric is not None and _PLAIN.fullmatch(_metric(script, metric))
-            if metric is None or not (is_plain or _is_logged(script, metric)):
+            if metric is None or not _PLAIN.fullmatch(_metric(script, metric)):
                 continue
             if not _each_batch(script, line) or _takes_value(script, metric):
                 continue
@@ -59,8 +57,7 @@ class MetricComputedEveryStep(Rule):
                 f"used: call `{script.code(metric)}.update(…)`"
             )
             edits = script.edits.replace(metric, f"{script.code(metric)}.update")
-            title = "Only update the metric"
-            fix = Fix.exact(title, edits) if is_plain else Fix.unsafe(title, edits, because=_UNSEEN)
+            fix = Fix.exact("Only update the metric", edits)
             yield Finding(self.code, script.span(line.value), message, fix)
 
 
@@ -104,28 +101,13 @@ def _is_reset(script: Script, call: cst.Call) -> bool:
     )
 
 
-def _is_logged(script: Script, metric: cst.BaseExpression) -> bool:
-    """Return whether the function around an object logs it as it is, as only metrics can be."""
-    return any(
-        _is_same(script, site.node, metric)
-        and any(site.given(each) for each in ("on_step", "on_epoch"))
-        for site in script.calls.of_methods(*_LOGS)
-    )
-
-
-def _is_same(script: Script, call: cst.Call, metric: cst.BaseExpression) -> bool:
-    """Return whether a call in the function around an object gets what is written like it."""
-    near = script.scopes.function(call) is script.scopes.function(metric)
-    return near and any(script.code(arg.value) == script.code(metric) for arg in call.args)
-
-
 def _takes_value(script: Script, metric: cst.BaseExpression) -> bool:
     """Return whether a metric is, or may be, logged with the value of each batch."""
     made = _made(script, metric)
     for site in script.calls.of_methods(*_LOGS):
         call = site.node
         given = [arg for arg in call.args if _mentions(script, arg.value, made)]
-        if not given and not _is_same(script, call, metric):
+        if not given:
             continue
         if site.has_splat:
             return True

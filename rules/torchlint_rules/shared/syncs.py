@@ -113,12 +113,8 @@ def _folded(script: Script, found: list[_Found], told: list[cst.CSTNode]) -> Ite
 
 
 def _has_waited(script: Script, found: _Found, told: list[cst.CSTNode]) -> bool:
-    """Return whether the pass waits for what it needs right before, so waits no more.
-
-    That is a number, or a copy, if what is read here was computed by then.
-    """
-    stays = staying(script, found.loop, told)
-    read = found.reads[0]
+    """Return whether the pass waits for what it needs right before, so waits no more."""
+    stays, read = staying(script, found.loop, told), found.reads[0]
     copies = isinstance(read, cst.Call) and not any(script.tree.within(read.func, cst.Call))
     waits = [each for each in stays if _is_needed(script, each, copies)]
     if _follows(script, found.reads[0], waits, _body(script, found)):

@@ -20,7 +20,7 @@ from torchlint.api import (
     Script,
     Span,
     State,
-    likened_to,
+    receiver_of,
 )
 from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.targets import target_of
@@ -31,6 +31,7 @@ from torchlint_rules.tl203_created_on_host.hosttensors import ARRAY, COUNTED, RE
 _WIDTH: Final = 100
 _COUNTED: Final = ("builtins.enumerate", "builtins.zip", "builtins.reversed")
 _WAITING: Final = ("non_blocking", "copy")
+_LIKE: Final = ("type_as", "type")
 _TAKES_DTYPE: Final = frozenset("zeros ones eye".split())
 _GENERATOR: Final = "the GPU's random generator gives other numbers than the CPU's"
 _ROUNDING: Final = "a GPU may round the last digit differently"
@@ -96,16 +97,16 @@ def _transfer(script: Script, site: CallSite) -> _Transfer | None:
 
 def _taken_along(script: Script, site: CallSite) -> cst.BaseExpression | None:
     """Return what a call copies to where another tensor is: `x.to(y)`, `self.x.copy_(y)`."""
-    like = likened_to(site.node)
-    given = like or (site.node.args[0].value if len(site.node.args) == 1 else None)
+    given = site.node.args[0].value if len(site.node.args) == 1 else None
+    given = receiver_of(given, "type") if site.method == "type" else given  # x.type(y.type())
     if given is None or site.name is not None:
         return None
     if site.method == "copy_":
         holder = site.receiver.value if isinstance(site.receiver, cst.Attribute) else None
         return given if holder is not None and script.kind(holder) is Kind.MODULE else None
-    tensors = TENSORS if like is None else (*TENSORS, Kind.UNKNOWN)
+    tensors = (*TENSORS, Kind.UNKNOWN) if site.method in _LIKE else TENSORS
     on_device = script.kind(given) in tensors and not script.values.placement.on_host(given)
-    return site.receiver if on_device and (site.method == "to" or like is not None) else None
+    return site.receiver if on_device and site.method in ("to", *_LIKE) else None
 
 
 def _named(script: Script, moved: cst.BaseExpression) -> cst.Assign | None:

@@ -267,8 +267,9 @@ def written_by_element(script: Script, loop: cst.For) -> cst.Subscript | None:
             continue
         if not is_surely_tensor(script, root) or _feeds(script, root, loop):
             continue
-        if _is_handed_in(script, line.value):
-            continue  # by a function that may do anything
+        func = line.value.func if isinstance(line.value, cst.Call) else None
+        if any(each.how is How.PARAMETER for each in script.scopes.reaching(func)):
+            continue  # callers choose what gives it
         if _takes_of_tensor(script, line.value):
             return target if script.loops.frequency(loop) is not Frequency.RARE else None
         if is_constant(line.value) and script.loops.each_step(loop):
@@ -281,12 +282,6 @@ def _takes_of_tensor(script: Script, value: cst.BaseExpression) -> bool:
     if any(script.kind(item.value) in TENSORS for item in script.tree.within(value, cst.Subscript)):
         return True
     return script.kind(value) in TENSORS and not _is_converted(script, value)
-
-
-def _is_handed_in(script: Script, value: cst.BaseExpression) -> bool:
-    """Return whether callers choose the function that gives a value: `measure(x[i], y[j])`."""
-    bindings = script.scopes.reaching(value.func) if isinstance(value, cst.Call) else ()
-    return any(each.how is How.PARAMETER for each in bindings)
 
 
 def _is_converted(script: Script, value: cst.BaseExpression) -> bool:

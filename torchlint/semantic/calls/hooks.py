@@ -154,12 +154,11 @@ class Hooks(Analysis):
 
     def takes_log(self, call: cst.Call, given: cst.CSTNode) -> bool:
         """Return whether Lightning keeps an argument for its log, and reads it when it shows it."""
-        function = self.scopes.function(call)
-        if method_of(call) not in _LOGS or function is None or _names(given, "name"):
+        function, method = self.scopes.function(call), method_of(call)
+        if method not in _LOGS or function is None or (method == "log" and given is call.args[0]):
             return False
-        named = method_of(call) == "log" and given is call.args[0] and not _names(given, "value")
-        shows = any(_names(each, "prog_bar") for each in call.args)
-        return not named and not shows and self.framework(function) == "lightning"
+        shows = any(arg.keyword and arg.keyword.value == "prog_bar" for arg in call.args)
+        return not shows and self.framework(function) == "lightning"
 
     def is_loss_of_batch(self, node: cst.Subscript) -> bool:
         """Return whether a framework gives a hook a loss with its batch: `outputs["loss"]`."""
@@ -193,11 +192,6 @@ class Hooks(Analysis):
                 if pattern.fullmatch(base):
                     return framework, what
         return None
-
-
-def _names(given: cst.CSTNode, word: str) -> bool:
-    """Return whether an argument is given by a name."""
-    return isinstance(given, cst.Arg) and given.keyword is not None and given.keyword.value == word
 
 
 def _losses(returned: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

@@ -21,14 +21,6 @@ def receiver_of(node: cst.CSTNode | None, *methods: str) -> cst.BaseExpression |
     return node.func.value if not methods or node.func.attr.value in methods else None
 
 
-def likened_to(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return the tensor whose type and device a call takes: `x.type_as(y)`, `x.type(y.type())`."""
-    given = node.args[0].value if type(node) is cst.Call and len(node.args) == 1 else None
-    if method_of(node) == "type_as":
-        return given
-    return receiver_of(given, "type") if method_of(node) == "type" else None
-
-
 def named_arguments(call: cst.Call, *names: str) -> list[cst.BaseExpression]:
     """Return the values of the arguments that a call spells by one of these names."""
     return [arg.value for arg in call.args if arg.keyword and arg.keyword.value in names]

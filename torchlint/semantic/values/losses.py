@@ -31,7 +31,6 @@ _SCALES: Final = frozenset(
 )
 _Identity = Binding | int | str
 """What a value is known by elsewhere: a binding, a function in view, or a name out of it."""
-_MADE: Final = (How.ASSIGN, How.UNPACKED)
 _ARITHMETIC: Final = (cst.Add, cst.Subtract, cst.Multiply, cst.Divide)
 SENDING: Final = ("backward", "manual_backward")
 """The methods that start a backward pass; Lightning's module has the second."""
@@ -200,7 +199,7 @@ class Losses(Analysis):
 
     def _returned(self, binding: Binding) -> list[cst.BaseExpression]:
         """Return what functions in view return for a name: `loss, scores = step(batch)`."""
-        if not isinstance(binding.value, cst.Call) or binding.how not in _MADE:
+        if not isinstance(binding.value, cst.Call) or binding.how is How.LOOP:
             return []
         callees = self.functions.callees(binding.value)
         found = [value for each in callees for value in self.functions.returns(each)]
@@ -210,10 +209,7 @@ class Losses(Analysis):
         return found
 
     def is_attribute(self, node: cst.Attribute) -> bool:
-        """Return whether an attribute (`output.loss`) goes backward in the function around it.
-
-        That of a result without a name (`net(x).loss`) only where it is written.
-        """
+        """Return whether an attribute (`output.loss`) goes backward in the function around it."""
         sent = self._attributes
         return bool(sent) and self._place(node) in sent
 
@@ -222,7 +218,7 @@ class Losses(Analysis):
         return frozenset(self._place(part) for part in self._parts if type(part) is cst.Attribute)
 
     def _place(self, node: cst.Attribute) -> tuple[cst.CSTNode, str]:
-        path = dotted(node)
+        path = dotted(node)  # none of `net(x).loss`, which is only where it is written
         return (self.scopes.home(node) if path else node), path
 
     @cached_property

@@ -13,7 +13,7 @@ from torchlint.semantic.calls.instances import PREPARING
 from torchlint.semantic.scope.libraries import DRAWN, FILLED
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How, dotted
-from torchlint.semantic.syntax.methods import likened_to, method_of
+from torchlint.semantic.syntax.methods import method_of
 from torchlint.semantic.values.hosting import Hosting
 from torchlint.semantic.values.kind import TENSORS, Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
@@ -198,7 +198,7 @@ class Placement(ValueAnalysis):
             if self._only_casts(node):
                 return self.on_host(node.func.value)
             return self.hosting.goes_to_host(node) or self._goes_along(node)
-        if likened_to(node) is not None:
+        if method == "type_as":
             return False
         tensors = [a.value for a in node.args if self.kinds.kind(a.value) in TENSORS]
         kinds = {self.kinds.kind(node.func.value), self.kinds.kind(node)}
