@@ -152,11 +152,13 @@ def _element_of(
     root = taken if isinstance(taken, cst.Subscript) else node
     while isinstance(root, cst.Call) and (part := _computed_with(script, root)) is not None:
         root = part
+    whole = root
     while isinstance(root, cst.Subscript):
         if any(True for _ in script.tree.within(root, cst.FormattedString)):
             return None  # an entry of a dictionary
-        words |= {name.value for part in root.slice for name in script.tree.within(part, cst.Name)}
-        root = root.value
+        named = {name.value for part in root.slice for name in script.tree.within(part, cst.Name)}
+        words, root = words | named, root.value
+        whole = root if named else whole
     if not isinstance(root, (cst.Name, cst.Attribute)):
         return None
     for found in script.loops.around(node):
@@ -165,7 +167,7 @@ def _element_of(
             continue
         targets = {name.value for name in script.tree.within(loop.target, cst.Name)}
         if words & targets and isinstance(loop.iter, cst.Call):
-            return (loop, root) if _is_fixed(script, root, loop) else None
+            return (loop, whole) if _is_fixed(script, root, loop) else None
         if isinstance(root, cst.Name) and root.value in targets:
             tensor = _walked(script, root)
             return (loop, tensor) if tensor is not None else None
@@ -222,10 +224,11 @@ def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
     function = script.scopes.function(tensor)
     owner = script.scopes.class_of(tensor)
     binding = script.scopes.only(tensor)
+    forward = script.functions.method(owner, "forward") if owner is not None else None
     return (
         function is not None
-        and owner is not None
-        and function.name.value == "forward"
+        and forward is not None
+        and any(each is function for each in script.functions.reached(forward))
         and binding.how is How.PARAMETER
     )
 

@@ -133,7 +133,9 @@ def is_abstract(function: cst.FunctionDef) -> bool:
         for mark in marks
     ):
         return True
-    return all(map(_is_empty, lines_of(function.body)))
+    lines = lines_of(function.body)
+    ends = (number for number, line in enumerate(lines, 1) if isinstance(line, cst.Raise))
+    return all(map(_is_empty, lines[: next(ends, None)]))
 
 
 def _is_empty(line: cst.CSTNode) -> bool:

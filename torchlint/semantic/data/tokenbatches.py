@@ -80,7 +80,8 @@ class TokenBatches(Analysis):
         """Return whether a collate function makes tokens of texts, or batches of tokens."""
         if isinstance(made, cst.Call) and self.names.name(made.func) in _COLLATORS:
             return True
-        read = {key for function in self._code(made) for key in self._keys_read(function)}
+        bodies = (body for each in self._code(made) for body in self.functions.reached(each))
+        read = {key for body in bodies for key in self._keys_read(body)}
         return any(map(self._gives_tokens, self._code(made))) or (bool(read) and read <= _TEXTS)
 
     def _gives_numbers(self, function: cst.FunctionDef) -> bool:

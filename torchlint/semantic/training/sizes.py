@@ -198,8 +198,11 @@ class Sizes(ValueAnalysis):
         """Return the code that makes a network: a call, and the definitions that it runs."""
         found: list[cst.CSTNode] = [*self._makers(root)]
         for region in found:
-            parts = self._parts(region) if isinstance(region, cst.Call) else ()
-            inside = (*self._definitions(region), *parts)
+            inside: list[cst.CSTNode] = [*self._definitions(region)]
+            if isinstance(region, cst.Call):
+                inside += self._parts(region)
+                if isinstance(self.functions.definition(region.func), cst.FunctionDef):
+                    inside += self.functions.callees(region)
             found += (each for each in inside if each not in found)
         return found
 

@@ -207,21 +207,20 @@ class Kinds(Analysis):
             return _TENSOR
         if base is _NDARRAY:
             return _NDARRAY if takes_many(node) else _UNKNOWN
-        if base is _LOADER or (base is _MODULE and literal_index(node) is not None):
+        index = literal_index(node)
+        if base is _LOADER or (base is _MODULE and index is not None):
             return base
-        if isinstance(node.value, cst.Name) and literal_index(node) is not None:
-            if self._is_batch(node.value):
-                return _TENSOR
+        if isinstance(node.value, cst.Name) and index is not None and self._is_batch(node.value):
+            return _TENSOR
         if base in (Kind.MAPPING, _SEQUENCE) and not isinstance(node.value, cst.Call):
-            found, index = self._kind_of_member(node), literal_index(node)
-            if found is _UNKNOWN and index is not None:
+            found = self._kind_of_member(node)
+            one = index is not None or (base is _SEQUENCE and not takes_many(node))
+            if found is _UNKNOWN and one:
                 found = self._element(node.value, (index,))
             by_name = conventional(last_word(node.value))
             return by_name if found is _UNKNOWN and by_name is _LOADER else found
-        if isinstance(node.value, cst.Call):
-            index = literal_index(node)
-            if index is not None:
-                return self._element(node.value, (index,))
+        if isinstance(node.value, cst.Call) and index is not None:
+            return self._element(node.value, (index,))
         return _UNKNOWN
 
     @memoized(False)
@@ -501,12 +500,7 @@ class Kinds(Analysis):
         if source is None:
             return _NUMBER if path == (COUNTER,) else _UNKNOWN
         if isinstance(source, (cst.List, cst.Tuple)):
-            return joined(
-                [
-                    self._element(each.value, path) if path else self.kind(each.value)
-                    for each in source.elements
-                ]
-            )
+            return joined([self._element(each.value, path) for each in source.elements])
         kind = self.kind(source)
         if kind in TENSORS or (kind is _LOADER and path):
             return _TENSOR
@@ -515,6 +509,8 @@ class Kinds(Analysis):
         if kind is _MODULE and not path:
             return _MODULE
         found = self._kind_of_member(source, (None, *path))
+        if found is _UNKNOWN and kind is _SEQUENCE:
+            found = self._element(source, (None, *path))
         lost = found is _UNKNOWN and path != (0,)
         return _TENSOR if lost and self.losses.in_container(source) else found
 
@@ -540,16 +536,17 @@ class Kinds(Analysis):
         places = (item.slice[0].slice for item in self.tree.all(cst.Subscript))
         return frozenset(dotted(at.value) for at in places if isinstance(at, cst.Index))
 
-    def _element(self, value: cst.BaseExpression, path: tuple[int, ...]) -> Kind:
-        """Return the kind of an element of a value."""
-        return self._kind_of_element((value, path))
+    def _element(self, value: cst.BaseExpression, path: tuple[int | None, ...]) -> Kind:
+        """Return the kind of an element of a value, of all its elements for None."""
+        return self._kind_of_element((value, path)) if path else self.kind(value)
 
     @memoized(_NOTHING)
-    def _kind_of_element(self, element: tuple[cst.BaseExpression, tuple[int, ...]]) -> Kind:
+    def _kind_of_element(self, element: tuple[cst.BaseExpression, tuple[int | None, ...]]) -> Kind:
         value, path = element
-        if isinstance(value, (cst.Tuple, cst.List)) and path and path[0] < len(value.elements):
-            inner = value.elements[path[0]].value
-            return self._element(inner, path[1:]) if path[1:] else self.kind(inner)
+        if isinstance(value, (cst.Tuple, cst.List)) and path:
+            at = path[0]
+            taken = value.elements if at is None else value.elements[at : at + 1]
+            return joined([self._element(each.value, path[1:]) for each in taken])
         if isinstance(value, cst.IfExp):
             return joined([self._element(value.body, path), self._element(value.orelse, path)])
         if isinstance(value, cst.Name):
@@ -564,7 +561,7 @@ class Kinds(Analysis):
             return self.kind(value.elt)
         return self._element_of_call(value, path) if isinstance(value, cst.Call) else _UNKNOWN
 
-    def _element_of_call(self, value: cst.Call, path: tuple[int, ...]) -> Kind:
+    def _element_of_call(self, value: cst.Call, path: tuple[int | None, ...]) -> Kind:
         if self.losses.inherited(value) is False:
             return _LOSS if path == (0,) else _UNKNOWN
         name = self.names.name(value.func)
@@ -577,7 +574,7 @@ class Kinds(Analysis):
         method = method_of(value)
         if method in PREPARING:
             plain = [arg.value for arg in value.args if arg.keyword is None]
-            return self.kind(plain[path[0]]) if path and path[0] < len(plain) else _UNKNOWN
+            return _UNKNOWN if path[0] is None else joined([*map(self.kind, plain[path[0] :][:1])])
         sent = name in ("builtins.list", "builtins.tuple") or method in _OVER_PROCESSES
         if sent and value.args:
             return self._element(value.args[0].value, path)
@@ -588,7 +585,8 @@ class Kinds(Analysis):
         if name == "torch.utils.data.random_split":
             return Kind.DATASET
         if name == "deepspeed.initialize":
-            return dict(enumerate(_ENGINE)).get(path[0], _UNKNOWN) if len(path) == 1 else _UNKNOWN
+            parts: dict[int | None, Kind] = {**dict(enumerate(_ENGINE))}
+            return parts.get(path[0], _UNKNOWN) if len(path) == 1 else _UNKNOWN
         if self.kind(value) is _SEQUENCE and (
             (name is not None and name.startswith("torch."))
             or (isinstance(value.func, cst.Attribute) and self.kind(value.func.value) in TENSORS)
