@@ -151,3 +151,15 @@ def unsqueezed(x):
     wide = torch.unsqueeze(x, 0)
     module = torch  # kind module: UNKNOWN
     return wide, module
+
+
+def parts(net: nn.Module, x: torch.Tensor, at: int):
+    found = net(x)[0]
+    for name in found:  # kind name: UNKNOWN; role: OTHER
+        found[name] = found[name][:3]
+    for row in net(x):  # kind row: TENSOR; role: OTHER
+        print(row)
+    pair = (x.mean(), x.std())
+    one = pair[at]  # kind one: TENSOR
+    mixed = [x, "text"][at]  # kind mixed: UNKNOWN
+    return found, one, mixed

@@ -13,7 +13,9 @@ from torchlint.semantic.values.gradient import Grad
 from torchlint.semantic.values.kind import Kind
 
 _CUTS: Final = frozenset(
-    "detach detach_ argmax argmin argsort eq ne gt ge lt le isnan isfinite isinf size dim".split()
+    "detach detach_ argmax argmin argsort eq ne gt ge lt le isnan isfinite isinf size dim "
+    "new new_tensor new_zeros new_ones new_empty new_full zeros_like ones_like empty_like "
+    "full_like rand_like randn_like randint_like".split()
 )
 _VIEWS: Final = frozenset("T mT real imag logits loss last_hidden_state".split())
 

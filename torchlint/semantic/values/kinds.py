@@ -503,8 +503,8 @@ class Kinds(Analysis):
             return joined([self._element(each.value, path) for each in source.elements])
         kind = self.kind(source)
         if kind in TENSORS or (kind is _LOADER and path):
-            return _TENSOR
-        if not path and self._is_batch(source) and binding.name not in self._indices:
+            return _UNKNOWN if (dotted(source), binding.name) in self._indices else _TENSOR
+        if not path and self._is_batch(source) and (None, binding.name) not in self._indices:
             return _TENSOR
         if kind is _MODULE and not path:
             return _MODULE
@@ -531,10 +531,11 @@ class Kinds(Analysis):
         return self._element(node, (0,)) if drawn else _UNKNOWN
 
     @cached_property
-    def _indices(self) -> frozenset[str]:
-        """The names that are used as an index."""
-        places = (item.slice[0].slice for item in self.tree.all(cst.Subscript))
-        return frozenset(dotted(at.value) for at in places if isinstance(at, cst.Index))
+    def _indices(self) -> frozenset[tuple[str | None, str]]:
+        """The names that are used as an index, into a path if there is one, and into any."""
+        taken = ((dotted(item.value), item.slice[0].slice) for item in self.tree.all(cst.Subscript))
+        found = [(of, dotted(at.value)) for of, at in taken if isinstance(at, cst.Index)]
+        return frozenset((path, at) for of, at in found for path in (of or None, None))
 
     def _element(self, value: cst.BaseExpression, path: tuple[int | None, ...]) -> Kind:
         """Return the kind of an element of a value, of all its elements for None."""
