@@ -32,3 +32,20 @@ def test_one_fix_takes_every_read_of_a_step_out_of_the_loop() -> None:
     assert found.fix is not None
     assert found.fix.title.endswith("and 2 more")
     assert ".item()" not in fix_source(source, rules, settings).after.text
+
+UNUSED = """import torch
+def boxes_of(out):
+    boxes = out.tolist()
+    return {"rows": len(out)}
+def evaluate(model, loader):
+    with torch.no_grad():
+        for x in loader:
+            boxes_of(model(x.cuda()))
+"""
+
+
+def test_a_value_that_nothing_uses_has_no_last_one() -> None:
+    settings = Settings(select=("TL202",))
+    rules = load_registry().select(settings)
+    (found,) = check_source(Source("train.py", UNUSED), rules, settings).findings
+    assert "nothing uses the value" in found.message

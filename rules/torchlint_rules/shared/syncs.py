@@ -299,6 +299,11 @@ def _told(script: Script, wait: Wait) -> str:
         return f"{start}, and the value only goes back into tensors there: {cure}"
     if End.RARE in wait.ends:
         return f"{start}, but only an occasional report uses the value: read it there"
+    line = script.tree.parent(wait.reading.node)
+    held = line.targets[0].target if isinstance(line, cst.Assign) else None
+    bound = script.scopes.stored(held) if isinstance(held, cst.Name) else None
+    if bound is not None and not any(use is not held for use in script.scopes.uses(bound)):
+        return f"{start}, and nothing uses the value: leave it out"
     return f"{start}, but only the last value is used: read it after the loop"
 
 
