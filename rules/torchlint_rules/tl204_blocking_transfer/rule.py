@@ -173,10 +173,9 @@ def _fix(script: Script, waits: list[_Wait]) -> Fix | None:
     edits = tuple(edit for line in _lines(script, waits) for edit in _passing(script, line))
     needed = imported[1] if any("is_available" in str(value) for value in values) else ()
     title = f"Pass non_blocking={waits[0].value}"
-    because = next((wait.doubt for wait in waits if wait.doubt), "")
-    if not because and not all(wait.is_tensor for wait in waits):
-        because = _OWN_CLASS
-    if because:
+    reasons = [next((wait.doubt for wait in waits if wait.doubt), "")]
+    reasons += [] if all(wait.is_tensor for wait in waits) else [_OWN_CLASS]
+    if because := "; and ".join(filter(None, reasons)):
         return Fix.unsafe(title, edits, needed, because=because)
     return Fix.exact(title, edits, needed)
 
