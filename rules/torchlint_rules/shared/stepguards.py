@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.api import (
     CALLERS,
+    Kind,
     Loop,
     Rate,
     Role,
@@ -104,6 +105,10 @@ def _asked(script: Script, test: cst.BaseExpression) -> tuple[cst.Call, cst.Base
         read = next(script.readings.within(given), None) or script.readings.held_by(given)
         if read is not None:
             return read.node, read.tensor
+        number = script.scopes.only(given).assigned
+        tensor = receiver_of(number, "item") if isinstance(number, cst.Call) else None
+        if tensor is not None and script.kind(tensor) is Kind.UNKNOWN:
+            return cst.ensure_type(number, cst.Call), tensor
     return None
 
 
