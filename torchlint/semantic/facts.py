@@ -218,7 +218,7 @@ class LoaderFacts(Loaders):
     """The loaders, and the datasets, items and batches behind them."""
 
     def __init__(self, values: ValueFacts, loops: LoopFacts) -> None:
-        super().__init__(loops, Datasets(values))
+        super().__init__(loops, Datasets(values), loops.frequencies)
         self.items = Items(values)
         self.batches = Batches(values, self)
         self.batching = Batching(values, self.datasets.work)

@@ -16,6 +16,7 @@ from torchlint.semantic.data.lightningloaders import TRAINER, LightningLoaders, 
 from torchlint.semantic.data.shortpasses import ShortPasses
 from torchlint.semantic.data.tokenbatches import TokenBatches
 from torchlint.semantic.loops.analysis import LoopAnalysis
+from torchlint.semantic.loops.frequency import Frequencies, Frequency
 from torchlint.semantic.loops.loops import Loop, Loops, Role
 from torchlint.semantic.loops.ownership import Ownership
 from torchlint.semantic.scope.labels import label
@@ -276,7 +277,7 @@ class Loader(CallSite):
             return True
         same = [self, *(loaders.made_by(drawn) if drawn is not None else ())]
         for loop in loaders.loops.around(place):
-            if any(each.is_built_by(loop.node.body) for each in same):
+            if any(each.is_built_by(loop.node.body) and not each.is_rare_in(loop) for each in same):
                 return False
             if loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or _goes_around(loop.node):
                 return not loaders.loops.runs_once(loop.node)
@@ -306,13 +307,19 @@ class Loader(CallSite):
         bodies = self._loaders.functions.reached(region)
         return any(self._loaders.tree.inside(self.node, body) for body in bodies)
 
+    def is_rare_in(self, loop: Loop) -> bool:
+        """Return whether only few passes of a loop build the loader."""
+        inside = self._loaders.tree.inside(self.node, loop.node)
+        return inside and self._loaders.frequencies.below(self.node, loop.node) is Frequency.RARE
+
 
 class Loaders(LoopAnalysis):
     """Finds the calls that create torch's DataLoader, and the passes over each."""
 
-    def __init__(self, loops: Loops, datasets: Datasets) -> None:
+    def __init__(self, loops: Loops, datasets: Datasets, frequencies: Frequencies) -> None:
         super().__init__(loops)
         self.datasets = datasets
+        self.frequencies = frequencies
         self.short = ShortPasses(loops)
         self.tokens = TokenBatches(self.functions, self.origins)
         self.lightning = LightningLoaders(self.values)
