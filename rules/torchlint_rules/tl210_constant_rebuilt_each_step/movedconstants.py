@@ -14,7 +14,7 @@ def moved_constants(script: Script) -> Iterator[Move]:
     """Yield the copies of a tensor that no step changes, in a loop over batches."""
     for site in script.tree.in_file(script.calls.of_methods("to", "cuda")):
         move = script.program.moves.move(site.node)
-        if move is None or not isinstance(move.moved, (cst.Name, cst.Attribute)):
+        if move is None or not isinstance(_source(script, move), (cst.Name, cst.Attribute)):
             continue
         if _is_made_once(script, move) and script.loops.each_step(site.node):
             if not script.loops.is_in_round(site.node):
@@ -27,6 +27,8 @@ def _is_made_once(script: Script, move: Move) -> bool:
         return False
     if any(each.is_registered for each in script.functions.bindings(move.moved)):
         return False
+    if _source(script, move) is not move.moved:
+        return True
     origin = script.values.origins.of(move.moved)
     return (
         origin.complete
@@ -37,10 +39,18 @@ def _is_made_once(script: Script, move: Move) -> bool:
 
 def _is_kept(script: Script, move: Move) -> bool:
     """Return whether no pass changes a tensor, or only the start of its object sets it."""
-    loop = script.loops.batch_loop(move.call)
+    loop, source = script.loops.batch_loop(move.call), _source(script, move)
     if loop is not None:
-        return script.loops.invariances.of(move.moved, loop.node) is Invariance.INVARIANT
-    return is_set_at_start(script, move.moved)
+        return script.loops.invariances.of(source, loop.node) is Invariance.INVARIANT
+    return is_set_at_start(script, source)
+
+
+def _source(script: Script, move: Move) -> cst.BaseExpression:
+    """Return what a copy is of: a tensor, or the array whose memory that shares."""
+    made = script.scopes.only(move.moved).assigned or move.moved
+    if not isinstance(made, cst.Call) or script.name(made.func) != "torch.from_numpy":
+        return move.moved
+    return made.args[0].value if len(made.args) == 1 else move.moved
 
 
 def _is_host_tensor(script: Script, value: cst.BaseExpression) -> bool:
