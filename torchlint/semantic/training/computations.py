@@ -10,6 +10,7 @@ from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.scope.libraries import DRAWN, FILLED
 from torchlint.semantic.scope.limits import CALLED
 from torchlint.semantic.scope.words import words
+from torchlint.semantic.syntax.methods import last_word
 
 _COMPUTING: Final = frozenset(
     "float int round min max abs len sum list tuple dict bool zip enumerate sorted set any all "
@@ -44,6 +45,7 @@ _METRICS: Final = frozenset(
     "bleu kappa".split()
 )
 """The last words of functions that measure values on the host."""
+_LOSSES: Final = frozenset({"criterion", "loss"})
 _RECORDS: Final = frozenset({"typing.NamedTuple", "dataclasses.dataclass"})
 FILLS: Final = ("append", "extend", "update")
 
@@ -84,8 +86,10 @@ class Computations(Analysis):
     def _measures(self, call: cst.Call) -> bool:
         """Return whether an unseen function is named like a metric, and its result is used."""
         func = call.func
-        if isinstance(func, cst.Attribute) or isinstance(self.tree.parent(call), cst.Expr):
+        if isinstance(self.tree.parent(call), cst.Expr):
             return False
+        if not _LOSSES.isdisjoint(words(last_word(func))):
+            return True
         last = words(func.value)[-1:] if isinstance(func, cst.Name) else ()
         return not _METRICS.isdisjoint(last)
 
