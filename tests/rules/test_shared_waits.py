@@ -33,6 +33,7 @@ def test_one_fix_takes_every_read_of_a_step_out_of_the_loop() -> None:
     assert found.fix.title.endswith("and 2 more")
     assert ".item()" not in fix_source(source, rules, settings).after.text
 
+
 UNUSED = """import torch
 def boxes_of(out):
     boxes = out.tolist()
