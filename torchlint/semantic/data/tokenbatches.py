@@ -134,7 +134,7 @@ class TokenBatches(Analysis):
             if isinstance(target, cst.Subscript) and (key := self._key(target)) is not None:
                 yield key
 
-    def _keys_read(self, function: cst.FunctionDef) -> Iterator[str]:
+    def _keys_read(self, function: cst.CSTNode) -> Iterator[str]:
         """Yield the keys of the items that a function reads."""
         for item in self.functions.own(function, cst.Subscript):
             if (key := self._key(item)) is not None:
