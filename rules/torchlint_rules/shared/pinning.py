@@ -250,7 +250,12 @@ def _tensor_from(script: Script, collate: cst.BaseExpression, part: Part) -> Hel
 
 
 def _is_other(script: Script, value: cst.BaseExpression) -> bool:
-    """Return whether a value certainly is no tensor: an object of this file, a list, a number."""
+    """Return whether a value is no tensor: an object of this file, a list, a number.
+
+    Or what a function of the project returns that is not in view: it may be an object.
+    """
     if script.functions.instance_of(value) is not None:
         return True
+    if isinstance(value, cst.Call) and (script.name(value.func) or "").startswith("."):
+        return script.kind(value) not in TENSORS
     return script.kind(value) not in (*TENSORS, Kind.UNKNOWN)
