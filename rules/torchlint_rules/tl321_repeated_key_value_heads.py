@@ -30,7 +30,8 @@ _HEADS: Final = (1, -3)
 class _Repeat(NamedTuple):
     """A repetition: how often, along which axis of four, of what, and the expression that does.
 
-    `always` is False for one under an `if`, which leaves equal heads as they are.
+    `always` is False for one under an `if`, which leaves equal heads as they are, `shared` is
+    whether other branches attend with it as well.
     """
 
     times: str
@@ -38,6 +39,7 @@ class _Repeat(NamedTuple):
     source: cst.BaseExpression
     node: cst.Call
     always: bool = True
+    shared: bool = False
 
 
 class RepeatedKeyValueHeads(Rule):
@@ -58,28 +60,33 @@ class RepeatedKeyValueHeads(Rule):
                 f"keys and values are stored `{key.times}` times: `enable_gqa=True` attends to "
                 "each head as often without a copy"
             )
-            fix = _fix(script, site, key, value) if key.always and value.always else None
+            shared = key.shared or value.shared
+            message += "; repeat them in the branches that need it" if shared else ""
+            plain = key.always and value.always and not shared
+            fix = _fix(script, site, key, value) if plain else None
             yield Finding(self.code, script.span(key.node), message, fix)
 
 
 def _repeat(script: Script, node: cst.BaseExpression) -> _Repeat | None:
     """Return the repetition of heads that the keys or the values of an attention are."""
-    swapped = False
+    given, swapped, shared = node, False, False
     for _ in range(ASSIGNED):
         if isinstance(node, cst.Name):
             bindings = script.scopes.reaching(node)
             if len(bindings) == 2:
                 return _under_a_condition(script, node, bindings)
-            made = bindings[0] if len(bindings) == 1 else None
-            if made is None or made.how is not How.ASSIGN or made.value is None:
+            value = _assigned(bindings[0]) if len(bindings) == 1 else None
+            if value is None:
                 return None
-            if list(script.scopes.uses(made, script.scopes.home(node))) != [node]:
+            others = [each for each in _uses(script, bindings[0], node) if each is not node]
+            if any(script.tree.choice(given, each) is None for each in others):
                 return None
-            node = made.value
+            node, shared = value, shared or bool(others)
         elif isinstance(node, cst.Call):
             found = _of_call(script, node)
             if found is not None:
                 axis = {1: 2, 2: 1}.get(found.axis, found.axis) if swapped else found.axis
+                found = found._replace(shared=shared)
                 return found if axis in _HEADS and (axis > 0 or not swapped) else None
             axes = {script.values.value_of(arg.value).literal for arg in node.args}
             if method_of(node) == "transpose" and axes == {1, 2}:
@@ -90,6 +97,25 @@ def _repeat(script: Script, node: cst.BaseExpression) -> _Repeat | None:
         else:
             return None
     return None
+
+
+def _assigned(made: Binding) -> cst.BaseExpression | None:
+    """Return the value that a name gets, also by its place in a tuple: `k, v = left, right`."""
+    if made.how is not How.UNPACKED or len(made.path) != 1:
+        return made.assigned
+    values = made.value.elements if isinstance(made.value, (cst.Tuple, cst.List)) else ()
+    return values[made.path[0]].value if made.path[0] < len(values) else None
+
+
+def _uses(script: Script, made: Binding, name: cst.Name) -> list[cst.CSTNode]:
+    """Return the uses of a tensor in the function around one of them, but for its sizes."""
+    uses = script.scopes.uses(made, script.scopes.home(name))
+    return [each for each in uses if not _asks_size(script, each)]
+
+
+def _asks_size(script: Script, name: cst.CSTNode) -> bool:
+    holder = script.tree.parent(name)
+    return isinstance(holder, cst.Attribute) and holder.attr.value in ("size", "shape")
 
 
 def _under_a_condition(

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import libcst as cst
 
 from torchlint.edit import Span
+from torchlint.semantic.syntax.methods import last_line
 from torchlint.semantic.syntax.oneline import (
     breaks_lines,
     comments_of,
@@ -342,7 +343,18 @@ class Tree:
         """Return the innermost `if` that runs one node or the other, not both."""
         taken = dict(self.branches(one))
         sides = self.branches(other)
-        return next((each for each, side in sides if taken.get(each, side) != side), None)
+        chosen = next((each for each, side in sides if taken.get(each, side) != side), None)
+        return chosen or self._leaving(*sorted((one, other), key=self.order))
+
+    def _leaving(self, first: cst.CSTNode, last: cst.CSTNode) -> cst.If | None:
+        """Return the `if` around a node that leaves the block before it gets to another node."""
+        ends = (cst.Return, cst.Raise, cst.Continue, cst.Break)
+        for branch, taken in self.branches(first):
+            block = self.parent(branch)
+            if taken and isinstance(last_line(branch.body), ends):
+                if block is not None and self.inside(last, block):
+                    return None if self.inside(last, branch) else branch
+        return None
 
     def tests_around(self, node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         """Yield the tests of the `if`s in the same function whose body contains a node."""
