@@ -1,4 +1,4 @@
-"""TL403: a direct call of a network's forward that bypasses its hooks."""
+"""TL403: a call of a network that bypasses its hooks, or the wrapper that averages gradients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, How, Kind, Rule, Script
+from torchlint.api import Finding, Grad, How, Kind, Rule, Script
 from torchlint_rules.shared.directforwards import direct_forward
 
 _WHAT: Final = "the network's hooks"
@@ -17,12 +17,13 @@ _METHODS: Final = frozenset(
     "requires_grad_ apply modules children named_modules".split()
 )
 _LISTS: Final = ("torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.Sequential")
+_PARALLEL: Final = "torch.nn.parallel.DistributedDataParallel"
 _FORWARDS: Final = ("forward", "__call__")
 
 
 class DirectForwardCall(Rule):
     def check(self, script: Script) -> Iterator[Finding]:
-        """Report calls of the forward of networks that have hooks."""
+        """Report calls of the forward of networks with hooks, and of what a wrapper holds."""
         for site in script.calls.of_methods("forward"):
             call = site.node
             network = site.receiver
@@ -31,6 +32,53 @@ class DirectForwardCall(Rule):
             if _is_own(script, call, network) or not script.values.call_extras.has(network):
                 continue
             yield direct_forward(script, self.code, call, _WHAT, _BECAUSE)
+        for call, wrapper in _past_wrappers(script):
+            message = (
+                f"this pass goes around `{wrapper}`, whose processes then never average its "
+                f"gradients and train apart: call `{wrapper}` itself"
+            )
+            yield Finding(self.code, script.span(call), message, impact="high")
+
+
+def _past_wrappers(script: Script) -> Iterator[tuple[cst.Call, str]]:
+    """Yield calls that train a network inside DistributedDataParallel, and what holds it.
+
+    The wrapper averages the gradients of a backward pass if one of its own calls comes before.
+    """
+    averaged = (site.node for site in script.calls.of("torch.distributed.all_reduce"))
+    if any("grad" in script.code(call) for call in averaged):
+        return
+    for step in script.loops.steps.all:
+        called = {script.code(call.func) for call in step.forwards}
+        for call in step.forwards:
+            if script.values.gradients.grad(call) is Grad.OFF:
+                continue
+            wrapper = _wrapper(script, call.func)
+            if wrapper is not None and script.code(wrapper) not in called:
+                yield call, script.code(wrapper)
+
+
+def _wrapper(script: Script, network: cst.BaseExpression) -> cst.BaseExpression | None:
+    """Return the DistributedDataParallel whose `module` a network is, None for others."""
+    chosen = script.scopes.only(network).assigned or network
+    if isinstance(chosen, cst.IfExp):
+        inner = (each for each in (chosen.body, chosen.orelse) if _held_by(each) is not None)
+        taken = next(inner, None)
+        asks = isinstance(chosen.test, cst.Call) and any(
+            script.name(arg.value) == _PARALLEL for arg in chosen.test.args[1:]
+        )
+        return _held_by(taken) if asks and taken is not None else None
+    wrapper = _held_by(chosen)
+    made = script.values.origins.of(wrapper).values if wrapper is not None else ()
+    wraps = (isinstance(each, cst.Call) and script.name(each.func) == _PARALLEL for each in made)
+    return wrapper if any(wraps) else None
+
+
+def _held_by(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """Return the `wrapper` of `wrapper.module`, None for anything else."""
+    if isinstance(node, cst.Attribute) and node.attr.value == "module":
+        return node.value
+    return None
 
 
 def _is_network(script: Script, node: cst.BaseExpression) -> bool:
