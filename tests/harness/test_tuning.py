@@ -208,7 +208,7 @@ def test_steps_by_hand_in_a_project_that_is_the_folder_of_temporary_files() -> N
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), BY_HAND.replace("STUCK", "False"))
         done = subprocess.run(
-            [sys.executable, "-c", CALL, "tune", "train.py", "--budget", "60", "--json"],
+            [sys.executable, "-c", CALL, "tune", "train.py", "--budget", "40", "--json"],
             cwd=folder,
             env={**os.environ, "TMPDIR": folder},
             capture_output=True,
