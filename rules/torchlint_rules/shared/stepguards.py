@@ -52,22 +52,17 @@ def step_guards(script: Script) -> Iterator[StepGuard]:
             continue
         if not (_is_in_step(script, holder, CALLERS) if loop is None else _trains(script, loop)):
             continue
-        skips = False
-        if isinstance(holder, cst.If):  # `return` ends the one step that a function makes
-            leaves = loop is None and _leaves(holder, cst.Return)
-            if leaves and not _ends_step(script, holder):
-                continue
-            if leaves or not _only_stops(script, holder):
-                skips = asked[1] is not None and (leaves or _skips(script, holder))
-                if not skips:
-                    continue
-        if any(
-            isinstance(each.operator, cst.Modulo)
-            for each in script.tree.within(holder.test, cst.BinaryOperation)
-        ):
+        skips = _skips(script, holder, loop)
+        if skips is None or (skips and asked[1] is None) or _is_periodic(script, holder.test):
             continue
         if loop is None or not _is_scaled(script, loop, skips):
             yield StepGuard(holder, asked[0], asked[1], loop, skips)
+
+
+def _is_periodic(script: Script, test: cst.BaseExpression) -> bool:
+    """Return whether a test asks only every so many passes."""
+    computed = script.tree.within(test, cst.BinaryOperation)
+    return any(isinstance(each.operator, cst.Modulo) for each in computed)
 
 
 def _trains(script: Script, loop: Loop) -> bool:
@@ -150,7 +145,19 @@ def _only_stops(script: Script, holder: cst.If) -> bool:
     )
 
 
-def _skips(script: Script, holder: cst.If) -> bool:
+def _skips(script: Script, holder: cst.If | cst.Assert, loop: Loop | None) -> bool | None:
+    """Return whether a check leaves out the step, False if it only stops, None if neither.
+
+    `return` ends the one step that a function makes, which `loop` is None for.
+    """
+    if isinstance(holder, cst.Assert):
+        return False
+    if loop is None and _leaves(holder, cst.Return):
+        return True if _ends_step(script, holder) else None
+    return False if _only_stops(script, holder) else _decides_step(script, holder) or None
+
+
+def _decides_step(script: Script, holder: cst.If) -> bool:
     """Return whether an `if` decides whether a pass goes backward or steps."""
     if _leaves(holder, cst.Continue):
         return True
