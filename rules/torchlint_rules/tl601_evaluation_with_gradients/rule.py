@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import libcst as cst
 
 from torchlint.api import (
+    Edit,
     Evaluation,
     Finding,
+    Fix,
     FlaggedEvaluation,
     Grad,
     GraphUse,
@@ -18,6 +21,7 @@ from torchlint.api import (
     Kind,
     Rule,
     Script,
+    Span,
 )
 from torchlint_rules.shared.nograd import ENTRIES, evaluation_fix, place_of, without_graph
 from torchlint_rules.shared.wording import quoted
@@ -62,12 +66,20 @@ class EvaluationWithGradients(Rule):
             names = list(dict.fromkeys(script.code(each.network) for each in recording))
             message = (
                 f"{_subject(evaluation)} runs {quoted(names)} with gradients on: autograd keeps "
-                f"every activation for a backward pass that never comes; use `torch.no_grad()`"
+                f"every activation for a backward pass that never comes; "
             )
+            fix = evaluation_fix(script, evaluation, use)
+            both = _left_out(script, recording[0].call)
+            if both is not None:
+                taken = script.tree.brief(both.right)
+                message += f"`and` enters `{taken}` alone: write a comma"
+                fix = _entering_both(script, both, fix) if fix is not None else None
+            else:
+                message += "use `torch.no_grad()`"
             if script.values.gradients.is_volatile(region):
                 message += " (`volatile=True` has done nothing since torch 0.4)"
-            fix = evaluation_fix(script, evaluation, use)
-            yield Finding(self.code, place_of(script, evaluation), message, fix)
+            place = place_of(script, evaluation) if both is None else script.span(both)
+            yield Finding(self.code, place, message, fix)
         for each in script.evaluations.flagged.all:
             if script.tree.is_own(each.place) and script.evaluations.flagged.records(each):
                 yield self._by_flag(script, each)
@@ -146,6 +158,28 @@ class EvaluationWithGradients(Rule):
         alone = isinstance(line, cst.SimpleStatementLine)
         fix = without_graph(script, title, line) if alone else None
         return Finding(self.code, script.span(call), message, fix, impact=impact)
+
+
+def _left_out(script: Script, forward: cst.Call) -> cst.BooleanOperation | None:
+    """Return `no_grad() and other()` around a forward pass, of which `with` enters the other."""
+    outers = (each for each in script.tree.ancestors(forward) if isinstance(each, cst.With))
+    managers = (item.item for each in outers for item in each.items)
+    both = (each for each in managers if isinstance(each, cst.BooleanOperation))
+    return next((each for each in both if _skips_no_grad(script, each)), None)
+
+
+def _skips_no_grad(script: Script, both: cst.BooleanOperation) -> bool:
+    joins = isinstance(both.operator, cst.And)
+    return joins and script.values.gradients.mode(both.left) is Grad.OFF
+
+
+def _entering_both(script: Script, both: cst.BooleanOperation, fix: Fix) -> Fix | None:
+    """Return a fix that enters both context managers of `with one and other`, for another fix."""
+    between = Span(script.span(both.left).end, script.span(both.right).start)
+    plain = script.tree.source.text[between.start : between.end].strip() == "and"
+    if both.lpar or not plain:
+        return None
+    return replace(fix, title="Enter both", edits=(Edit(between, ", "),))
 
 
 def _learns(script: Script, network: cst.BaseExpression) -> bool:

@@ -110,3 +110,11 @@ def lines_of(body: cst.BaseSuite) -> tuple[cst.CSTNode, ...]:
 def last_line(body: cst.BaseSuite) -> cst.CSTNode:
     """Return the last small statement of a block, or the compound one at its end."""
     return lines_of(body)[-1]
+
+
+def entered(manager: cst.BaseExpression) -> cst.BaseExpression:
+    """Return the context manager that a `with` enters: `b` of `a and b`, `a` of `a or b`."""
+    while isinstance(manager, cst.BooleanOperation):
+        both = isinstance(manager.operator, cst.And)
+        manager = manager.right if both else manager.left
+    return manager

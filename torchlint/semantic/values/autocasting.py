@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import libcst as cst
 
 from torchlint.semantic.scope.memo import memoized
+from torchlint.semantic.syntax.methods import entered
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.precision import Precision
 from torchlint.semantic.values.values import State
@@ -38,7 +39,7 @@ class Autocasting(ValueAnalysis):
         complete = True
         for outer in self.tree.ancestors(node):
             if isinstance(outer, cst.With):
-                managers = [item.item for item in outer.items]
+                managers = [entered(item.item) for item in outer.items]
             elif isinstance(outer, cst.FunctionDef):
                 managers = [mark.decorator for mark in outer.decorators]
             else:

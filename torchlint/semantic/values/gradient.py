@@ -12,7 +12,7 @@ import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis, Functions
 from torchlint.semantic.scope.memo import memoized
-from torchlint.semantic.syntax.methods import last_word, method_of, receiver_of
+from torchlint.semantic.syntax.methods import entered, last_word, method_of, receiver_of
 from torchlint.semantic.values.values import State, Values
 
 
@@ -74,6 +74,7 @@ class Gradients(Analysis):
 
     def mode(self, node: cst.BaseExpression) -> Grad | None:
         """Return the mode that a context manager or a decorator sets, None if it sets none."""
+        node = entered(node)
         if isinstance(node, cst.Call):
             name = self.names.name(node.func)
             if name in _OFF:

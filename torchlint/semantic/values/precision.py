@@ -11,7 +11,7 @@ import libcst as cst
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding
 from torchlint.semantic.scope.vocabulary import Vocabulary
-from torchlint.semantic.syntax.methods import method_of, named_arguments
+from torchlint.semantic.syntax.methods import entered, method_of, named_arguments
 from torchlint.semantic.values.kind import Kind
 from torchlint.semantic.values.known import KnownValues, ValueAnalysis
 from torchlint.semantic.values.options import Options
@@ -183,6 +183,7 @@ class Precision(ValueAnalysis):
     @memoized(None)
     def autocast(self, node: cst.BaseExpression) -> cst.Call | None:
         """Return the `autocast` call that a context manager is, through names and choices."""
+        node = entered(node)
         if isinstance(node, cst.Call):
             if self.names.name(node.func) in _AUTOCASTS:
                 return node
