@@ -100,8 +100,12 @@ class GradientsNeverCleared(Rule):
             f"`{name}` steps with the sum of all gradients so far, because nothing in the loop "
             f"clears them: call `{name}.zero_grad()` {where}"
         )
-        notes = () if once is None else (Note(script.span(once), "cleared here, outside the loop"),)
-        return Finding(self.code, script.span(step.call), message, None, notes)
+        notes = [Note(script.span(once), "cleared here, outside the loop")] if once else []
+        notes += (
+            Note(script.span(each), "without parentheses this calls nothing")
+            for each in script.functions.uncalled("zero_grad", step.call)
+        )
+        return Finding(self.code, script.span(step.call), message, None, tuple(notes))
 
 
 # -- gradients that accumulate ---------------------------------------------------

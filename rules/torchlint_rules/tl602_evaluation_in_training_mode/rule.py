@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import (
+    Edit,
     Edits,
     Evaluation,
     Finding,
@@ -19,6 +20,7 @@ from torchlint.api import (
     Role,
     Rule,
     Script,
+    Span,
 )
 from torchlint_rules.shared.cuda import runs
 from torchlint_rules.shared.nograd import place_of
@@ -44,9 +46,16 @@ class EvaluationInTrainingMode(Rule):
                 f"mode: {'' if told else 'any '}dropout and batch norm make the score depend on "
                 f"chance; call {quoted([f'{name}.eval()' for name in names])} first"
             )
-            edits = _fix(script, evaluations, names)
+            place = place_of(script, evaluations[0])
+            named = _named_alone(script, evaluations[0], names)
+            if named is None:
+                edits = _fix(script, evaluations, names)
+            else:
+                place = script.span(named)
+                edits = (Edit(Span(place.end, place.end), "()"),)
+                message += f", as `{script.code(named)}` without parentheses calls nothing"
             fix = Fix.unsafe("Switch to evaluation mode", edits, because=BECAUSE) if edits else None
-            yield Finding(self.code, place_of(script, evaluations[0]), message, fix)
+            yield Finding(self.code, place, message, fix)
         yield from self._by_flags(script)
         yield from self._predicting(script)
 
@@ -83,6 +92,17 @@ class EvaluationInTrainingMode(Rule):
                 f"depend on chance; call `{name}.eval()` {when}"
             )
             yield Finding(self.code, script.span(call), message)
+
+
+def _named_alone(script: Script, evaluation: Evaluation, names: list[str]) -> cst.Attribute | None:
+    """Return the line before an evaluation of one network that names its `eval` without a call."""
+    start = script.tree.order(evaluation.start)
+    named = (
+        each
+        for each in script.functions.uncalled("eval", evaluation.start)
+        if script.tree.order(each) < start and names == [script.code(each.value)]
+    )
+    return next(named, None)
 
 
 def _in_training(script: Script) -> Iterator[tuple[list[Evaluation], list[cst.BaseExpression]]]:

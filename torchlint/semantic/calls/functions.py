@@ -326,14 +326,28 @@ class Functions:
         ]
 
     def attributes(self, word: str) -> Sequence[cst.Attribute]:
-        """Return the attributes with this name, on whatever object, in source order."""
+        """Return the attributes with this name that a line uses, on whatever object, in order."""
         return self._attributes.get(word, ())
+
+    def uncalled(self, word: str, node: cst.CSTNode) -> list[cst.Attribute]:
+        """Return the lines of a node's function that only name an attribute: `model.eval`."""
+        home = self.scopes.home(node)
+        return [each for each in self._uncalled.get(word, ()) if self.scopes.home(each) is home]
 
     @cached_property
     def _attributes(self) -> dict[str, list[cst.Attribute]]:
         found: dict[str, list[cst.Attribute]] = {}
         for attribute in self.tree.all(cst.Attribute):
-            found.setdefault(attribute.attr.value, []).append(attribute)
+            if type(self.tree.parent(attribute)) is not cst.Expr:
+                found.setdefault(attribute.attr.value, []).append(attribute)
+        return found
+
+    @cached_property
+    def _uncalled(self) -> dict[str, list[cst.Attribute]]:
+        found: dict[str, list[cst.Attribute]] = {}
+        for line in self.tree.all(cst.Expr):
+            if type(line.value) is cst.Attribute:
+                found.setdefault(line.value.attr.value, []).append(line.value)
         return found
 
     @memoized(())

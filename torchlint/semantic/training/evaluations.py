@@ -39,7 +39,10 @@ class Evaluation(NamedTuple):
     by_function: bool
     """Whether the name of the function says so."""
     by_loader: bool
-    """Whether the name of the loader says so; where no name does, a call of `eval()` does."""
+    """Whether the name of the loader says so, or a line before it that only names `eval`.
+
+    Where no name does, a call of `eval()` does.
+    """
 
     @property
     def by_name(self) -> bool:
@@ -151,6 +154,7 @@ class Evaluations(LoopAnalysis):
         text = self.tree.code(loop.loader) if loop.loader is not None else ""
         by_function = self._is_named(function)
         by_loader = says_evaluation(text) and not says_training(text)
+        by_loader = by_loader or self._follows_uncalled(node)
         named = by_function or by_loader
         if not named and not self._in_eval(node) and not self._stays_in_eval(loop):
             return None
@@ -162,6 +166,11 @@ class Evaluations(LoopAnalysis):
         if not forwards:
             return None
         return Evaluation(node, function, loop.loader, forwards, by_function, by_loader)
+
+    def _follows_uncalled(self, node: cst.CSTNode) -> bool:
+        """Return whether a line before a loop only names `eval` of something."""
+        lines = self.functions.uncalled("eval", node)
+        return any(self.tree.order(each) < self.tree.order(node) for each in lines)
 
     def _holds_batches(self, node: cst.For) -> bool:
         """Return whether a loop contains a loop over batches, which is considered instead."""
