@@ -23,8 +23,10 @@ from torchlint.api import (
     Span,
 )
 from torchlint_rules.shared.cuda import runs
+from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.nograd import place_of
 from torchlint_rules.shared.wording import quoted
+from torchlint_rules.tl602_evaluation_in_training_mode.dropouts import dropouts
 from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
 
 DELIBERATE: Final = frozenset(
@@ -58,6 +60,18 @@ class EvaluationInTrainingMode(Rule):
             yield Finding(self.code, place, message, fix)
         yield from self._by_flags(script)
         yield from self._predicting(script)
+        yield from joined(script, self._dropping(script), ("call", "calls"))
+
+    def _dropping(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
+        """Yield the functional dropouts that go on in evaluation mode, with their classes."""
+        for each in dropouts(script):
+            message = (
+                f"`{script.tree.brief(each.node)}` drops after `eval()`, too, since nothing asks "
+                f"for the mode: pass `{each.cure}`"
+            )
+            title = f"Pass `{each.cure}`"
+            fix = Fix.unsafe(title, each.edits, because="evaluation no longer drops anything")
+            yield each.owner, Finding(self.code, script.span(each.node), message, fix)
 
     def _by_flags(self, script: Script) -> Iterator[Finding]:
         """Yield the findings for loops that train or evaluate, as a flag says."""
