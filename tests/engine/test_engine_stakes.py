@@ -238,6 +238,8 @@ def score(net, loader):
         ("net(x.cuda()).cpu().numpy()", "seen.append(outputs)", "low"),
         ("net(x.cuda()).cpu().numpy()", "seen.append(np.argmax(outputs, 1))", "medium"),
         ("net(x.cuda())", "seen.append(outputs.argmax(1).cpu())", "medium"),
+        ("net(x.cuda())", "seen.append(outputs.loss.cpu())", "medium"),
+        ("net(x.cuda())", "seen.append(outputs.logits.cpu())", "low"),
         ("net(x.cuda()).mean()", "seen.append(outputs.item())", "medium"),
     ],
 )

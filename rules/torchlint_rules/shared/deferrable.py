@@ -158,6 +158,9 @@ def keeps_outputs(script: Script, reading: Reading, loop: Loop) -> bool:
     """
     if reading.form is Form.NUMBER or not _gives_outputs(script, reading.tensor):
         return False
+    named = map(script.names.words, script.tree.words(reading.tensor))
+    if any("loss" in words for words in named):  # one number of those that a network gives
+        return False
     calls = script.tree.within(loop.node, cst.Call)
     return not any(word_of(call) in _FEWER and _gets(script, call, reading) for call in calls)
 

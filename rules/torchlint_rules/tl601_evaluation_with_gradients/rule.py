@@ -73,7 +73,7 @@ class EvaluationWithGradients(Rule):
             if both is not None:
                 taken = script.tree.brief(both.right)
                 message += f"`and` enters `{taken}` alone: write a comma"
-                fix = _entering_both(script, both, fix) if fix is not None else None
+                fix = _entering_both(script, both, evaluation, fix)
             else:
                 message += "use `torch.no_grad()`"
             if script.values.gradients.is_volatile(region):
@@ -162,10 +162,12 @@ class EvaluationWithGradients(Rule):
 
 def _left_out(script: Script, forward: cst.Call) -> cst.BooleanOperation | None:
     """Return `no_grad() and other()` around a forward pass, of which `with` enters the other."""
+    home = script.scopes.home(forward)
     outers = (each for each in script.tree.ancestors(forward) if isinstance(each, cst.With))
     managers = (item.item for each in outers for item in each.items)
     both = (each for each in managers if isinstance(each, cst.BooleanOperation))
-    return next((each for each in both if _skips_no_grad(script, each)), None)
+    here = (each for each in both if script.scopes.home(each) is home)
+    return next((each for each in here if _skips_no_grad(script, each)), None)
 
 
 def _skips_no_grad(script: Script, both: cst.BooleanOperation) -> bool:
@@ -173,13 +175,25 @@ def _skips_no_grad(script: Script, both: cst.BooleanOperation) -> bool:
     return joins and script.values.gradients.mode(both.left) is Grad.OFF
 
 
-def _entering_both(script: Script, both: cst.BooleanOperation, fix: Fix) -> Fix | None:
-    """Return a fix that enters both context managers of `with one and other`, for another fix."""
+def _entering_both(
+    script: Script, both: cst.BooleanOperation, evaluation: Evaluation, fix: Fix | None
+) -> Fix | None:
+    """Return a fix that enters both context managers of `with one and other`, for another fix.
+
+    It is as safe as that one if the block holds the evaluation alone.
+    """
     between = Span(script.span(both.left).end, script.span(both.right).start)
     plain = script.tree.source.text[between.start : between.end].strip() == "and"
-    if both.lpar or not plain:
+    if fix is None or both.lpar or not plain:
         return None
-    return replace(fix, title="Enter both", edits=(Edit(between, ", "),))
+    edits, title = (Edit(between, ", "),), "Enter both"
+    block = script.tree.nearest(both, (cst.With,))
+    alone = isinstance(block, cst.With) and [*block.body.body] == [evaluation.node]
+    return (
+        replace(fix, title=title, edits=edits)
+        if alone
+        else Fix.unsafe(title, edits, because=_OTHERS)
+    )
 
 
 def _learns(script: Script, network: cst.BaseExpression) -> bool:

@@ -57,7 +57,7 @@ def _dropout(script: Script, site: CallSite, owner: cst.ClassDef, own: str) -> D
     ):
         return None
     if fused and given is not None:
-        text = f"{script.code(given.value)} if {own}.training else 0.0"
+        text = f"{script.tree.operand(given.value)} if {own}.training else 0.0"
         edits = script.edits.replace(given.value, text)
         return Dropout(owner, given.value, f"dropout_p={text}", edits)
     if site.argument("training", 2).state is not State.ABSENT:

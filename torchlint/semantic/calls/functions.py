@@ -326,7 +326,10 @@ class Functions:
         ]
 
     def attributes(self, word: str) -> Sequence[cst.Attribute]:
-        """Return the attributes with this name that a line uses, on whatever object, in order."""
+        """Return the attributes with this name that a line uses, on whatever object, in order.
+
+        A line that only names one uses nothing, but in a notebook it may be shown.
+        """
         return self._attributes.get(word, ())
 
     def uncalled(self, word: str, node: cst.CSTNode) -> list[cst.Attribute]:
@@ -337,8 +340,9 @@ class Functions:
     @cached_property
     def _attributes(self) -> dict[str, list[cst.Attribute]]:
         found: dict[str, list[cst.Attribute]] = {}
+        shows = self.tree.source.is_notebook
         for attribute in self.tree.all(cst.Attribute):
-            if type(self.tree.parent(attribute)) is not cst.Expr:
+            if shows or type(self.tree.parent(attribute)) is not cst.Expr:
                 found.setdefault(attribute.attr.value, []).append(attribute)
         return found
 

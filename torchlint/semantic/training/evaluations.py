@@ -153,8 +153,8 @@ class Evaluations(LoopAnalysis):
             return None
         text = self.tree.code(loop.loader) if loop.loader is not None else ""
         by_function = self._is_named(function)
-        by_loader = says_evaluation(text) and not says_training(text)
-        by_loader = by_loader or self._follows_uncalled(node)
+        named = says_evaluation(text) and not says_training(text)
+        by_loader = named or self._follows_uncalled(node)
         named = by_function or by_loader
         if not named and not self._in_eval(node) and not self._stays_in_eval(loop):
             return None
