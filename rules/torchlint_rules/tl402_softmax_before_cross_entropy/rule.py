@@ -37,10 +37,11 @@ _FUNCTIONS: Final = {
     "torch.nn.functional.cross_entropy": "ce", "torch.nn.functional.nll_loss": "nll",
     "torch.nn.functional.binary_cross_entropy": "bce",
     "torch.nn.functional.binary_cross_entropy_with_logits": "logits",
+    "torch.nn.functional.kl_div": "kl",
 }  # fmt: skip
 _CRITERIA: Final = {
     "torch.nn.CrossEntropyLoss": "ce", "torch.nn.NLLLoss": "nll", "torch.nn.BCELoss": "bce",
-    "torch.nn.BCEWithLogitsLoss": "logits",
+    "torch.nn.BCEWithLogitsLoss": "logits", "torch.nn.KLDivLoss": "kl",
 }  # fmt: skip
 _TAKES: Final = {
     ("ce", "softmax"): "`{loss}` applies softmax itself: a second one, `{place}`, changes the loss "
@@ -51,10 +52,17 @@ _TAKES: Final = {
     "loss and flattens its gradients; pass the logits",
     ("bce", "sigmoid"): "`{place}` before `{loss}` saturates, and fails under autocast on CUDA: "
     "pass logits to `{better}`",
-    ("nll", "softmax"): "`{loss}` takes log-probabilities: use log_softmax instead of `{place}`",
-    ("nll", "log(softmax)"): "`{place}` is infinite where the softmax rounds to zero: use "
-    "log_softmax",
+    **dict.fromkeys(
+        (("nll", "softmax"), ("kl", "softmax")),
+        "`{loss}` takes log-probabilities: use log_softmax instead of `{place}`",
+    ),
+    **dict.fromkeys(
+        (("nll", "log(softmax)"), ("kl", "log(softmax)")),
+        "`{place}` is infinite where the softmax rounds to zero: use log_softmax",
+    ),
 }
+_LOGARITHMIC: Final = ("nll", "kl")
+"""The losses that take log-probabilities."""
 _WRONG: Final = "the loss changes: until now it was computed from probabilities"
 _ROUNDS: Final = "the loss rounds differently, and no longer saturates"
 
@@ -95,7 +103,7 @@ class SoftmaxBeforeCrossEntropy(Rule):
         notes: tuple[Note, ...] = ()
         if activation.node is loss.given:
             edits = _without(script, loss, activation)
-            because = _WRONG if "changes" in template or loss.kind == "nll" else _ROUNDS
+            because = _WRONG if "changes" in template or loss.kind in _LOGARITHMIC else _ROUNDS
             fix = Fix.unsafe("Pass the logits", edits, because=because) if edits else None
         else:
             notes = (Note(script.span(loss.node), "the loss that gets it"),)
@@ -169,7 +177,7 @@ def _sources(script: Script, node: cst.BaseExpression) -> set[Binding]:
 
 def _without(script: Script, loss: Loss, activation: Activation) -> Edits | None:
     """Remove or replace an activation in the call of a loss."""
-    if loss.kind == "nll":
+    if loss.kind in _LOGARITHMIC:
         return _logarithmic(script, activation)
     if loss.kind == "bce" and script.name(loss.node.func) is None:
         return _of_criterion(script, loss)
