@@ -7,7 +7,7 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Finding, Fix, Kind, Rule, SchedulerStep, Script
+from torchlint.api import Edit, Finding, Fix, Kind, Rule, SchedulerStep, Script, Span
 from torchlint_rules.shared.steporder import Early, early, put_behind
 from torchlint_rules.tl505_misplaced_scheduler_step.schedulerapi import (
     is_only_shown,
@@ -27,6 +27,9 @@ class MisplacedSchedulerStep(Rule):
             yield from self._verbose(script, made.call, made.name)
         for site in script.calls.of_methods("get_lr"):
             yield from self._rate(script, site.node)
+        for line in script.functions.uncalled("step"):
+            if script.kind(line.value) is Kind.SCHEDULER and script.tree.is_own(line):
+                yield self._uncalled(script, line)
         for step in script.optimizers.schedulers.steps:
             if script.optimizers.schedulers.is_set_by_hand(step.scheduler):
                 continue
@@ -35,6 +38,14 @@ class MisplacedSchedulerStep(Rule):
                 message, fix = found
                 fix = fix if script.program.devices.framework == "none" else None
                 yield Finding(self.code, script.span(step.call), message, fix)
+
+    def _uncalled(self, script: Script, line: cst.Attribute) -> Finding:
+        """Return the finding for a line that names the step of a scheduler without calling it."""
+        span, what = script.span(line), script.code(line)
+        message = f"`{what}` without parentheses calls nothing: the learning rate never changes"
+        edits = (Edit(Span(span.end, span.end), "()"),)
+        fix = Fix.unsafe("Call it", edits, because=_OTHER_PACE)
+        return Finding(self.code, span, message, fix)
 
     def _verbose(self, script: Script, call: cst.Call, name: str) -> Iterator[Finding]:
         arg = script.calls.at(call).given("verbose")

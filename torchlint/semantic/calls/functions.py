@@ -332,10 +332,11 @@ class Functions:
         """
         return self._attributes.get(word, ())
 
-    def uncalled(self, word: str, node: cst.CSTNode) -> list[cst.Attribute]:
-        """Return the lines of a node's function that only name an attribute: `model.eval`."""
-        home = self.scopes.home(node)
-        return [each for each in self._uncalled.get(word, ()) if self.scopes.home(each) is home]
+    def uncalled(self, word: str, node: cst.CSTNode | None = None) -> list[cst.Attribute]:
+        """Return lines, all or of a node's function, that only name an attribute: `net.eval`."""
+        found = self._uncalled.get(word, [])
+        home = self.scopes.home(node) if node is not None else None
+        return [each for each in found if home is None or self.scopes.home(each) is home]
 
     @cached_property
     def _attributes(self) -> dict[str, list[cst.Attribute]]:
