@@ -50,6 +50,7 @@ from torchlint.semantic.training.making import Making
 from torchlint.semantic.training.moves import Moves
 from torchlint.semantic.training.networks import Networks
 from torchlint.semantic.training.optimizers import Optimizers
+from torchlint.semantic.training.passinglayers import PassingLayers
 from torchlint.semantic.training.processes import Processes
 from torchlint.semantic.training.program import Program
 from torchlint.semantic.training.purpose import Purpose
@@ -154,6 +155,7 @@ class ModuleFacts(Networks):
         super().__init__(values, optimizers, Freezing(values))
         self.layers = Layers(values)
         self.submodules = Submodules(values)
+        self.passing = PassingLayers(values.functions)
         self.compiled = Compiled(values, self.submodules)
         self.modes = Modes(loops, self.creators, self.same)
         self.stuck_modes = StuckModes(loops, self.modes)

@@ -1,4 +1,4 @@
-"""Functional dropout in a network that goes on in evaluation, since nothing asks for the mode."""
+"""Dropout and batch norm that no mode of a network switches, since each call makes new ones."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Edits, Script, State
+from torchlint.api import CallSite, Edits, Script, State, last_word
 
-_FUNCTIONS: Final = tuple(
-    f"torch.nn.functional.{name}"
-    for name in (
-        "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout",
-    )
-)  # fmt: skip
 _ATTENTION: Final = "torch.nn.functional.scaled_dot_product_attention"
+FUNCTIONAL: Final = {
+    "Dropout": "dropout", "Dropout1d": "dropout1d", "Dropout2d": "dropout2d",
+    "Dropout3d": "dropout3d", "AlphaDropout": "alpha_dropout",
+    "FeatureAlphaDropout": "feature_alpha_dropout",
+}  # fmt: skip
+_NORMS: Final = ("BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "SyncBatchNorm")
+_FUNCTIONS: Final = tuple(f"torch.nn.functional.{name}" for name in FUNCTIONAL.values())
+_LAYERS: Final = tuple(f"torch.nn.{name}" for name in (*FUNCTIONAL, *_NORMS))
 _ALWAYS: Final = frozenset("mc monte carlo bayes bayesian prenet uncertainty random".split())
 """Words in the names of networks that drop in evaluation on purpose."""
 
@@ -32,17 +34,51 @@ class Dropout(NamedTuple):
 def dropouts(script: Script) -> Iterator[Dropout]:
     """Yield the functional dropouts of networks that no training mode switches."""
     for site in script.tree.in_file(script.calls.of(*_FUNCTIONS, _ATTENTION)):
+        owner = _network(script, site)
         method = script.scopes.function(site.node)
-        own = method.params.params[0] if method is not None and method.params.params else None
-        owner = script.functions.owner_of_self(own) if own is not None else None
-        if method is None or own is None or owner is None:
-            continue
-        if not _is_network(script, owner) or _asks_for_mode(script, method):
-            continue
-        if _ALWAYS.isdisjoint(script.names.words(owner.name.value)):
-            found = _dropout(script, site, owner, own.name.value)
+        if owner is not None and method is not None:
+            found = _dropout(script, site, owner, method.params.params[0].name.value)
             if found is not None:
                 yield found
+
+
+def passing(script: Script) -> Iterator[tuple[cst.ClassDef, CallSite]]:
+    """Yield the layers in training mode that networks make in each call, with their classes."""
+    for site in script.tree.in_file(script.calls.of(*_LAYERS)):
+        owner = _network(script, site)
+        if owner is None or script.modules.passing.applied_to(site.node) is None:
+            continue
+        rate = site.given("p", 0) if last_word(site.node.func) in FUNCTIONAL else None
+        if rate is None or not (
+            site.argument("p", 0).literal == 0 or _is_chosen(script, rate.value)
+        ):
+            yield owner, site
+
+
+def functional(script: Script, site: CallSite) -> Edits | None:
+    """Replace a layer that is made and called by the function that asks for the mode."""
+    call = script.tree.parent(site.node)
+    method = script.scopes.function(site.node)
+    if not isinstance(call, cst.Call) or call.func is not site.node or len(call.args) != 1:
+        return None
+    found = script.edits.importing("torch.nn.functional", alias="F", at=site.node)
+    if found is None or method is None or site.has_splat or script.tree.comments(call):
+        return None
+    name = FUNCTIONAL[last_word(site.node.func)]
+    given = ", ".join(script.code(arg).rstrip(", ") for arg in (*call.args, *site.node.args))
+    mode = f"{method.params.params[0].name.value}.training"
+    return (*found[1], *script.edits.replace(call, f"{found[0]}.{name}({given}, training={mode})"))
+
+
+def _network(script: Script, site: CallSite) -> cst.ClassDef | None:
+    """Return the class of the network that makes a call and does not ask whether it trains."""
+    method = script.scopes.function(site.node)
+    owner = script.modules.passing.network(site.node)
+    if owner is None or method is None or script.modules.passing.runs_once(site.node):
+        return None
+    if _asks_for_mode(script, method):
+        return None
+    return owner if _ALWAYS.isdisjoint(script.names.words(owner.name.value)) else None
 
 
 def _dropout(script: Script, site: CallSite, owner: cst.ClassDef, own: str) -> Dropout | None:
@@ -70,11 +106,6 @@ def _dropout(script: Script, site: CallSite, owner: cst.ClassDef, own: str) -> D
 def _is_chosen(script: Script, rate: cst.BaseExpression) -> bool:
     """Return whether callers of a method choose how much it drops."""
     return any(each.parameter is not None for each in script.scopes.reaching(rate))
-
-
-def _is_network(script: Script, owner: cst.ClassDef) -> bool:
-    bases = (base.rpartition(".")[2] for base in script.functions.bases(owner))
-    return any(each in ("Module", "LightningModule") for each in bases)
 
 
 def _asks_for_mode(script: Script, method: cst.FunctionDef) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.api import (
+    CallSite,
     Edit,
     Edits,
     Evaluation,
@@ -21,12 +22,18 @@ from torchlint.api import (
     Rule,
     Script,
     Span,
+    last_word,
 )
 from torchlint_rules.shared.cuda import runs
 from torchlint_rules.shared.grouping import joined
 from torchlint_rules.shared.nograd import place_of
 from torchlint_rules.shared.wording import quoted
-from torchlint_rules.tl602_evaluation_in_training_mode.dropouts import dropouts
+from torchlint_rules.tl602_evaluation_in_training_mode.dropouts import (
+    FUNCTIONAL,
+    dropouts,
+    functional,
+    passing,
+)
 from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
 
 DELIBERATE: Final = frozenset(
@@ -72,6 +79,22 @@ class EvaluationInTrainingMode(Rule):
             title = f"Pass `{each.cure}`"
             fix = Fix.unsafe(title, each.edits, because="evaluation no longer drops anything")
             yield each.owner, Finding(self.code, script.span(each.node), message, fix)
+
+        for owner, site in passing(script):
+            yield owner, self._passing(script, site)
+
+    def _passing(self, script: Script, site: CallSite) -> Finding:
+        """Return the finding for a layer that a network makes in each call."""
+        what, place = script.tree.brief(site.node), script.span(site.node)
+        message = f"each call makes a new `{what}`, so `eval()` never reaches it"
+        if last_word(site.node.func) not in FUNCTIONAL:
+            message += " and its weights never learn: make it in `__init__`"
+            return Finding(self.code, place, message)
+        edits = functional(script, site)
+        message += ": it drops in evaluation, too"
+        because = "evaluation no longer drops anything"
+        fix = Fix.unsafe("Drop while training", edits, because=because) if edits else None
+        return Finding(self.code, place, message, fix)
 
     def _by_flags(self, script: Script) -> Iterator[Finding]:
         """Yield the findings for loops that train or evaluate, as a flag says."""
