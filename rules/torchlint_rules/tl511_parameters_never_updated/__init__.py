@@ -1,0 +1,1 @@
+"""TL511: the rule, its page and its parts."""
