@@ -11,7 +11,7 @@ from typing import Final
 import libcst as cst
 
 from torchlint.semantic.scope.words import names_settings, words
-from torchlint.semantic.syntax.methods import index_of, last_word, named_arguments
+from torchlint.semantic.syntax.methods import index_of, last_word, named_arguments, receiver_of
 
 PASSED_ON: Final = frozenset({
     "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel", "torch.compile",
@@ -241,6 +241,13 @@ def conventional_attribute(node: cst.Attribute) -> Kind:
     found = conventional(node.attr.value)
     is_plain = found in (Kind.DEVICE, Kind.NUMBER, Kind.STRING)
     return found if is_plain or not names_settings(last_word(node.value)) else Kind.UNKNOWN
+
+
+def are_parameters(source: cst.BaseExpression, path: tuple[int | None, ...]) -> bool:
+    """Return whether a loop over something draws parameters of a network, or parts of its pairs."""
+    if path:
+        return path == (1,) and receiver_of(source, "named_parameters") is not None
+    return receiver_of(source, "parameters") is not None
 
 
 @cache

@@ -31,6 +31,7 @@ from torchlint.semantic.values.kind import (
     PASSED_ON,
     TENSORS,
     Kind,
+    are_parameters,
     called,
     combined,
     conventional,
@@ -502,7 +503,7 @@ class Kinds(Analysis):
         if isinstance(source, (cst.List, cst.Tuple)):
             return joined([self._element(each.value, path) for each in source.elements])
         kind = self.kind(source)
-        if kind in TENSORS or (kind is _LOADER and path):
+        if kind in TENSORS or (kind is _LOADER and path) or are_parameters(source, path):
             return _UNKNOWN if (dotted(source), binding.name) in self._indices else _TENSOR
         if not path and self._is_batch(source) and (None, binding.name) not in self._indices:
             return _TENSOR
