@@ -13,6 +13,7 @@ from torchlint.api import (
     Fix,
     Grad,
     GradientAccumulation,
+    PassFunction,
     Rule,
     Script,
     Wrapped,
@@ -56,7 +57,7 @@ class GradientSyncInAccumulation(Rule):
                 call = window.backwards[-1]
                 edits = _edits(script, window, networks) if direct else None
                 fix = _fix(script, window, edits) if edits else None
-                message = _message(script, window.test, networks)
+                message = _message(script, window, networks)
                 yield Finding(self.code, script.span(call), message, fix)
         for window in script.loops.gradient_accumulations.through_helpers():
             if script.loops.owner(window.loop.node) == "none" and not _is_managed(
@@ -70,7 +71,7 @@ class GradientSyncInAccumulation(Rule):
                 and script.loops.owner(part.closing) in _LEFT_TO_US
                 and not _is_managed(script, part.around, part.test)
             ):
-                message = _message(script, part.test, networks)
+                message = _message(script, part, networks)
                 yield Finding(self.code, script.span(part.backwards[-1]), message)
 
     def _of_helper(self, script: Script, window: GradientAccumulation) -> Iterator[Finding]:
@@ -81,7 +82,7 @@ class GradientSyncInAccumulation(Rule):
         networks = [each for body in bodies for each in _networks(script, body, None)]
         networks += _networks(script, window.loop.node.body, window.closing)
         if networks:
-            message = _message(script, window.test, networks)
+            message = _message(script, window, networks)
             yield Finding(self.code, script.span(call), message)
 
     def _of_frameworks(self, script: Script) -> Iterator[Finding]:
@@ -110,10 +111,14 @@ def _fix(script: Script, window: GradientAccumulation, edits: Edits) -> Fix:
 
 
 def _message(
-    script: Script, test: cst.BaseExpression | None, networks: list[cst.BaseExpression]
+    script: Script,
+    window: GradientAccumulation | PassFunction,
+    networks: list[cst.BaseExpression],
 ) -> str:
     network = script.code(networks[0])
-    last = "in the last part" if test is None else f"where `{script.code(test)}`"
+    last = "in the last part" if window.test is None else f"where `{script.code(window.test)}`"
+    if isinstance(window, GradientAccumulation) and window.skipping is not None:
+        last += " is false"
     return (
         f"`{network}` averages its gradients over all processes in every pass, but only the sum of "
         f"several is stepped with: use `{network}.no_sync()` except {last}"

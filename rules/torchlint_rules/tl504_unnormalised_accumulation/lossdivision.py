@@ -160,7 +160,7 @@ def _is_for_sums(script: Script, node: cst.BaseExpression) -> bool:
 def _is_scale_free(script: Script, window: GradientAccumulation | PassFunction) -> bool:
     """Return whether every optimizer is an Adam variant and nothing else reads the gradients."""
     region = script.tree.parent(window.around) or window.around
-    if "clip_grad" in script.code(window.around if window.closing else region):
+    if "clip_grad" in script.code(region if window.test is None else window.around):
         return False
     steps = [call for call in script.optimizers.steps if script.tree.inside(call, region)]
     stepped = [script.loops.stepped(call) for call in steps]

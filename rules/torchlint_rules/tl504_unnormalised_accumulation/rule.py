@@ -110,7 +110,7 @@ def _remainder(
     script: Script, window: GradientAccumulation | PassFunction
 ) -> cst.BinaryOperation | None:
     """Return the only `i % k` in the test that closes a window."""
-    if window.test is None or window.closing is None:
+    if window.test is None or not _is_tested(window):
         return None
     test = script.values.value_of(window.test).node or window.test
     found = [
@@ -119,6 +119,12 @@ def _remainder(
         if isinstance(each.operator, cst.Modulo)
     ]
     return found[0] if len(found) == 1 else None
+
+
+def _is_tested(window: GradientAccumulation | PassFunction) -> bool:
+    """Return whether an `if` of the pass, not a helper, asks whether to step."""
+    skips = isinstance(window, GradientAccumulation) and window.skipping is not None
+    return window.closing is not None or skips
 
 
 def _parts_of_batch(script: Script, window: GradientAccumulation) -> cst.BaseExpression | None:

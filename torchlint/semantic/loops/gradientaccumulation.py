@@ -29,13 +29,15 @@ class GradientAccumulation(NamedTuple):
     """A loop that runs backward in each pass and steps an optimizer after several.
 
     `test` selects the passes that step: the test of `closing`, the `if` around the step, or an
-    argument of a helper. Both are None if the optimizer steps behind the loop.
+    argument of a helper. Both are None if the optimizer steps behind the loop. The test of
+    `skipping`, an `if` that ends the passes that do not step, selects the others.
     """
 
     loop: Loop
     backwards: tuple[cst.Call, ...]
     closing: cst.If | None
     test: cst.BaseExpression | None
+    skipping: cst.If | None = None
 
     @property
     def around(self) -> LoopNode:
@@ -154,6 +156,8 @@ class GradientAccumulations(LoopAnalysis):
     ) -> GradientAccumulation | None:
         closings = {self._closing(step, loop.node) for step in steps}
         closing = closings.pop()
+        if closing is None and not closings:
+            return self._skipped(loop, backwards, steps)
         if closings or closing is None:
             return None
         if any(self.tree.inside(call, closing) for call in backwards):
@@ -161,6 +165,24 @@ class GradientAccumulations(LoopAnalysis):
         if self._clears(loop.node, besides=closing):
             return None
         return GradientAccumulation(loop, tuple(backwards), closing, closing.test)
+
+    def _skipped(
+        self, loop: Loop, backwards: list[cst.Call], steps: list[cst.Call]
+    ) -> GradientAccumulation | None:
+        """Return a loop of which most passes end before the step: `if i % k: continue`."""
+        lines = loop.node.body.body
+        for at, line in enumerate(lines):
+            if not isinstance(line, cst.If) or line.orelse is not None:
+                continue
+            if not isinstance(last_line(line.body), cst.Continue) or not self._counts(line.test):
+                continue
+            passed = [each for each in lines[: at + 1] if isinstance(each, cst.BaseStatement)]
+            early = any(self.tree.inside(call, each) for each in passed for call in steps)
+            late = any(self.tree.order(call) > self.tree.order(line) for call in backwards)
+            if early or late or any(self._clears_in(each, loop.node) for each in passed):
+                return None
+            return GradientAccumulation(loop, tuple(backwards), None, line.test, line)
+        return None
 
     def _closed_behind(self, loop: Loop, backwards: list[cst.Call]) -> GradientAccumulation | None:
         """Return a loop over the parts of one batch (`for micro_step in range(k):`)."""
@@ -238,12 +260,15 @@ class GradientAccumulations(LoopAnalysis):
 
     def _clears(self, around: _Pass, besides: cst.If | None = None) -> bool:
         """Return whether each pass clears the gradients of the previous one."""
+        return self._clears_in(around.body, around, besides)
+
+    def _clears_in(self, region: cst.CSTNode, around: _Pass, besides: cst.If | None = None) -> bool:
         return any(
             method_of(call) in _CLEARING
             and not (besides is not None and self.tree.inside(call, besides))
             and not self._guarded(call, around)
             and not self._gives_up(call)
-            for call in self.functions.own(around.body, cst.Call)
+            for call in self.functions.own(region, cst.Call)
         )
 
     def _gives_up(self, clear: cst.Call) -> bool:
