@@ -59,7 +59,10 @@ _MEASURED: Final = frozenset(
 _COPYING: Final = frozenset(
     "data detach clone item mean sum float double new repeat expand unsqueeze".split()
 )
-_GRADIENTS: Final = frozenset("grad grads gradient gradients param params parameters".split())
+_NEEDED: Final = frozenset(
+    "grad grads gradient gradients param params parameters mask masks tokens".split()
+)
+"""Words of what a step trains with, also as the count that its loss is divided by."""
 
 
 class CollectiveEveryStep(Rule):
@@ -246,7 +249,7 @@ def _measured(script: Script, call: cst.Call) -> cst.Name | None:
         else:
             return None
     spoken = _words(script, at)
-    if spoken & _GRADIENTS or not (spoken & _MEASURED or _is_loss(script, at)):
+    if spoken & _NEEDED or not (spoken & _MEASURED or _is_loss(script, at)):
         return None
     return at
 

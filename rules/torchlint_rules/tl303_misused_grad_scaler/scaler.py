@@ -17,6 +17,7 @@ from torchlint.api import (
     Script,
     method_of,
     receiver_of,
+    word_of,
 )
 from torchlint_rules.shared.cuda import trained_in
 from torchlint_rules.shared.rebuilding import hoisted, rebuilt, training_loops
@@ -291,13 +292,24 @@ def _with_closure(script: Script) -> Iterator[Misuse]:
         )
         made = script.values.value_of(step.optimizer).node if step.optimizer is not None else None
         lbfgs = isinstance(made, cst.Call) and script.name(made.func) == "torch.optim.LBFGS"
-        if closure or lbfgs:
+        if (closure or lbfgs) and not _may_take_closures(script, step.scaler):
             named = script.code(step.optimizer) if step.optimizer is not None else "the optimizer"
             message = (
                 f"`{named}` steps by a closure, which `{script.code(step.scaler)}` does not "
                 "support: train in float32 or bfloat16, without a scaler"
             )
             yield Misuse(step.node, message)
+
+
+def _may_take_closures(script: Script, scaler: cst.BaseExpression) -> bool:
+    """Return whether code assigns a scaler of a class of its own."""
+    path = script.code(scaler)
+    return any(
+        word_of(call).endswith("GradScaler") and call not in script.optimizers.scaling.makers
+        for line in script.tree.all(cst.Assign)
+        if path in [script.code(each.target) for each in line.targets]
+        for call in script.tree.within(line.value, cst.Call)
+    )
 
 
 # -- scalers that are not needed, or not kept ---------------------------------

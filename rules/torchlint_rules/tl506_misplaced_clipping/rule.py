@@ -257,7 +257,12 @@ def _used_up(script: Script, call: cst.Call) -> tuple[cst.BaseExpression, cst.As
     if any(not script.tree.inside(line, loop.node) for loop in script.loops.around(call)):
         return given, line
     uses = script.scopes.uses(script.scopes.only(given)) if isinstance(given, cst.Name) else ()
-    first = [use for use in uses if script.tree.order(use) < script.tree.order(given)]
+    first = [
+        use
+        for use in uses
+        if script.tree.order(use) < script.tree.order(given)
+        and script.tree.choice(use, given) is None
+    ]
     passed = any(isinstance(script.tree.parent(use), cst.Arg) for use in first)
     return (given, line) if passed else None
 
