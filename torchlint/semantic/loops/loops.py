@@ -319,7 +319,7 @@ class Loops(ValueAnalysis):
             if self.is_step(call):
                 return True
             for callee in self.functions.callees(call) if depth else ():
-                if callee in seen:
+                if callee in seen or self.gradients.grad(call) is Grad.OFF:
                     continue
                 seen.add(callee)
                 if self._region_trains(callee.body, None, direct, seen, depth - 1):
