@@ -62,7 +62,11 @@ def _copied(script: Script, site: CallSite) -> Iterator[Part]:
         return
     if len(script.functions.attribute(target)) != 1:
         return
-    where = " on a GPU" if isinstance(made, cst.Attribute) and made.attr.value in _MOVES else ""
+    moved = isinstance(made, cst.Attribute) and made.attr.value in _MOVES
+    data = site.given("data", 0)
+    if moved and (data is None or not script.values.placement.on_host(data.value)):
+        return
+    where = " on a GPU" if moved else ""
     message = (
         f"`{script.code(target)}` is a copy of its parameter{where}, which the network does not "
         f"hold: no optimizer gets it, and it never learns; make it a parameter last"

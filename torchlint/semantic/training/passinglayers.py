@@ -25,8 +25,17 @@ class PassingLayers(Analysis):
     def runs_once(self, node: cst.CSTNode) -> bool:
         """Return whether a node of a method runs only as its network is made."""
         method = self.scopes.function(node)
-        later = any(isinstance(each, cst.Lambda) for each in self.tree.ancestors(node))
-        return method is not None and method.name.value == "__init__" and not later
+        if method is None or any(
+            isinstance(each, cst.Lambda) for each in self.tree.ancestors(node)
+        ):
+            return False
+        calls = self.functions.callers(method)
+        return method.name.value == "__init__" or (bool(calls) and all(map(self._is_making, calls)))
+
+    def _is_making(self, call: cst.Call) -> bool:
+        """Return whether a constructor runs a call."""
+        caller = self.scopes.function(call)
+        return caller is not None and caller.name.value == "__init__"
 
     def applied_to(self, layer: cst.Call) -> cst.Call | None:
         """Return the call that applies a layer right where it is made, None if it may be kept.
