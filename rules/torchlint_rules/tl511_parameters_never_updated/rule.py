@@ -9,6 +9,7 @@ from torchlint.api import Edit, Finding, Fix, Kind, Note, Rule, Script, Span
 from torchlint_rules.shared.grouping import joined
 from torchlint_rules.tl511_parameters_never_updated.cutlosses import cut_losses
 from torchlint_rules.tl511_parameters_never_updated.listed import listed
+from torchlint_rules.tl511_parameters_never_updated.replaced import replaced
 from torchlint_rules.tl511_parameters_never_updated.unregistered import unregistered
 
 _CALLED = {"backward": (Kind.LOSS, "gradient"), "step": (Kind.OPTIMIZER, "update")}
@@ -30,6 +31,14 @@ class ParametersNeverUpdated(Rule):
             for each in chain(unregistered(script), listed(script))
         )
         yield from joined(script, found, ("part", "parts"))
+        for late in replaced(script):
+            what, network = script.code(late.target), script.code(late.network)
+            message = (
+                f"{late.optimizer.label} took the parameters of `{network}` before `{what}` was "
+                "made, whose weights never learn: make the optimizer after it"
+            )
+            note = Note(script.span(late.optimizer.node), "made too early here")
+            yield Finding(self.code, script.span(late.target), message, None, (note,))
         yield from self._uncalled(script)
 
     def _uncalled(self, script: Script) -> Iterator[Finding]:
