@@ -246,12 +246,13 @@ def _is_imported(script: Script, device: cst.BaseExpression) -> bool:
 
 def _stands_in_parentheses(script: Script, move: Move) -> bool:
     """Return whether parentheses around arithmetic become unnecessary without the move."""
+    inner = script.tree.bare(move.moved)
     return (
         isinstance(move.moved, (cst.BinaryOperation, cst.Comparison))
         and len(move.moved.lpar) == 1
         and not move.call.func.lpar
         and isinstance(script.tree.parent(move.call), (cst.Assign, cst.Arg, cst.Return))
-        and "\n" not in script.code(move.moved)
+        and "\n" not in script.source.text[inner.start : inner.end]
     )
 
 

@@ -15,13 +15,16 @@ def visible_device(script: Script, place: cst.CSTNode, line: cst.CSTNode) -> str
     """Return the name of a `torch.device` that is visible at a line, empty without one."""
     scope = script.scopes.scope(place)
     named = script.once(_named_devices)
+    running = [*script.scopes.blocks(line), *(each.body for each in script.loops.guard.guards())]
     for name in (*scope.bindings, *script.scopes.module.bindings):
         if name not in named or script.scopes.lookup(name, scope) is None:
             continue
-        values = [each.value for each in script.scopes.reaching_name(name, line, scope)]
+        bindings = script.scopes.reaching_name(name, line, scope)
+        values = [each.value for each in bindings]
         made = [script.name(each.func) for each in values if isinstance(each, cst.Call)]
         if values and len(made) == len(values) and all(each in _MAKERS for each in made):
-            return name
+            if script.scopes.is_certain(bindings, running):
+                return name
     return ""
 
 

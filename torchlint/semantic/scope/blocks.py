@@ -94,6 +94,13 @@ class Blocks:
                 outermost = None
         return outermost
 
+    def is_certain(self, bindings: Iterable[Binding], known: Iterable[cst.CSTNode]) -> bool:
+        """Return whether a name has a value wherever some statement lists are running."""
+        inside, made = set(known), tuple(bindings)
+        bound = self._bound_blocks(made)
+        forks = [self._fork(each, inside) for each in made]
+        return any(fork is None or self._binds(fork, bound) for fork in forks)
+
     def _bound_blocks(self, bindings: Iterable[Binding]) -> set[cst.CSTNode]:
         """Return the statement lists in which some bindings always give a new value."""
         homes = (self._home(each) for each in bindings if each.how is not How.AUGMENTED)
