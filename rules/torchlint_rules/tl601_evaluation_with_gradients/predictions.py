@@ -31,6 +31,8 @@ def predictions(
         ]
         if not calls or not _only_applies(script, function, calls):
             continue
+        if any(_is_target(script, call) for call in calls):
+            continue  # TL411 reports it.
         if not _is_apart(script, function, calls):
             yield function, calls[0]
 
@@ -60,6 +62,15 @@ def _only_applies(script: Script, function: cst.FunctionDef, calls: list[cst.Cal
     made_by = {script.name(each.func) for each in given if isinstance(each, cst.Call)}
     tried = not _MADE.isdisjoint(made_by)  # to see the size of the output
     return not tried and not any(map(script.evaluations.unread.is_only_sized, calls))
+
+
+def _is_target(script: Script, call: cst.Call) -> bool:
+    """Return whether a call is one of a network without an optimizer, for the loss of a step."""
+    network, lineage = script.loops.module_call(call), script.modules.lineage
+    if network is None or script.modules.unheld(network) is None:
+        return False
+    losses = (lineage.of_loss(each, recorded=False) for each in lineage.backward_passes())
+    return any(call is each for loss in losses for each, _ in loss.calls)
 
 
 def actions(script: Script, covered: list[cst.CSTNode]) -> Iterator[cst.Call]:

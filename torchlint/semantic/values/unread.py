@@ -10,6 +10,8 @@ from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.values.kind import Kind, derived
 
 _SIZES: Final = frozenset("shape size dim ndim numel".split())
+_LAID_OUT: Final = frozenset("view reshape flatten squeeze unsqueeze contiguous detach".split())
+"""The methods of a tensor whose results have a size that its values do not change."""
 
 
 class Unread(Analysis):
@@ -58,7 +60,10 @@ class Unread(Analysis):
         if isinstance(holder, cst.Assign) and isinstance(holder.targets[0].target, cst.Name):
             uses = self.uses(holder, holder.targets[0].target)
             return bool(uses) and all(map(self.is_only_sized, uses))
-        return isinstance(holder, cst.Attribute) and holder.attr.value in _SIZES
+        if not isinstance(holder, cst.Attribute) or holder.attr.value in _SIZES:
+            return isinstance(holder, cst.Attribute)
+        laid_out = self.tree.parent(holder) if holder.attr.value in _LAID_OUT else None
+        return isinstance(laid_out, cst.Call) and self.is_only_sized(laid_out)
 
     def _is_handed_back_unread(self, row: cst.Tuple, at: int) -> bool:
         """Return whether no caller of a function uses one of the values that it returns."""
