@@ -119,6 +119,13 @@ class Batching(ValueAnalysis):
         for line in lines:
             if isinstance(line, cst.If) and self._lists_tensor(line, index):
                 continue
+            if isinstance(line, cst.If) and self.work.is_left_out(_asked_for(line.test)):
+                rest = line.orelse.body.body if isinstance(line.orelse, cst.Else) else ()
+                values = self._given_back(rest, index) if line.orelse is None or rest else None
+                if values is None:
+                    return None
+                found += values
+                continue
             if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
                 return None
             small = line.body[0]
@@ -223,3 +230,10 @@ class Batching(ValueAnalysis):
             yield Layout.UNSEEN
         for one in given:
             yield from self._layouts(one, seen, depth)
+
+
+def _asked_for(test: cst.BaseExpression) -> cst.BaseExpression:
+    """Return what a test asks for: `hook` of `if hook:` and of `if hook is not None:`."""
+    if isinstance(test, cst.Comparison) and isinstance(test.comparisons[0].operator, cst.IsNot):
+        return test.left
+    return test

@@ -321,8 +321,13 @@ class ItemWork(ValueAnalysis):
         return all(
             self._costs_little(call, depth)
             for call in self.functions.own(body, cst.Call)
-            if not self._is_made_once(call, body)
+            if not self._is_made_once(call, body) and not self.is_left_out(call.func)
         )
+
+    def is_left_out(self, hook: cst.BaseExpression) -> bool:
+        """Return whether an optional part is None wherever the program makes the object."""
+        known = self.origins.of(hook).known
+        return bool(known) and all(self.values.value_of(each).equals(None) for each in known)
 
     def _costs_little(self, call: cst.Call, depth: int) -> bool:
         name = self.names.name(call.func)
