@@ -55,15 +55,11 @@ class LoaderBuiltInLoop(Rule):
 
     def _iterators(self, script: Script) -> Iterator[Finding]:
         """Yield the iterators of which each training step draws one batch."""
-        for call in script.tree.in_file(script.calls.of("builtins.iter")):
-            outer = script.tree.parent(script.tree.parent(call.node))
-            if not isinstance(outer, cst.Call) or script.name(outer.func) != "builtins.next":
-                continue
+        for outer, given in _draws(script):
             loop = next(script.loops.around(outer), None)
-            given = call.node.args[0].value if len(call.node.args) == 1 else None
             if loop is not None and loop.role is not Role.TRAIN_BATCH:
                 continue
-            if given is None or not script.loops.is_in_loop(outer, Role.TRAIN_BATCH):
+            if not script.loops.is_in_loop(outer, Role.TRAIN_BATCH):
                 continue
             if script.loops.frequency(outer) is not Frequency.EVERY_PASS:
                 continue
@@ -77,7 +73,19 @@ class LoaderBuiltInLoop(Rule):
                 "orders all items, and starts all workers, again; make the iterator once before "
                 "the loop and draw from it"
             )
-            yield Finding(self.code, script.span(outer), message)
+            at = script.tree.header(outer) if isinstance(outer, cst.For) else script.span(outer)
+            yield Finding(self.code, at, message)
+
+
+def _draws(script: Script) -> Iterator[tuple[cst.Call | cst.For, cst.BaseExpression]]:
+    """Yield what starts a pass and takes a batch or two of it, and what it goes through."""
+    for call in script.tree.in_file(script.calls.of("builtins.iter")):
+        outer = script.tree.parent(script.tree.parent(call.node))
+        drawn = isinstance(outer, cst.Call) and script.name(outer.func) == "builtins.next"
+        if drawn and isinstance(outer, cst.Call) and len(call.node.args) == 1:
+            yield outer, call.node.args[0].value
+    for loop in filter(script.loaders.short.takes_one, script.tree.own(cst.For)):
+        yield loop, loop.iter
 
 
 def _epoch_loops(script: Script) -> list[Loop]:
