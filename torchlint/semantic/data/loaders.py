@@ -277,7 +277,7 @@ class Loader(CallSite):
             return True
         same = [self, *(loaders.made_by(drawn) if drawn is not None else ())]
         for loop in loaders.loops.around(place):
-            if any(each.is_built_by(loop.node.body) and not each.is_rare_in(loop) for each in same):
+            if any(each.is_rebuilt_in(loop, place) for each in same):
                 return False
             if loop.role in (Role.EPOCH, Role.TRAIN_BATCH) or _goes_around(loop.node):
                 return not loaders.loops.runs_once(loop.node)
@@ -307,10 +307,12 @@ class Loader(CallSite):
         bodies = self._loaders.functions.reached(region)
         return any(self._loaders.tree.inside(self.node, body) for body in bodies)
 
-    def is_rare_in(self, loop: Loop) -> bool:
-        """Return whether only few passes of a loop build the loader."""
-        inside = self._loaders.tree.inside(self.node, loop.node)
-        return inside and self._loaders.frequencies.below(self.node, loop.node) is Frequency.RARE
+    def is_rebuilt_in(self, loop: Loop, place: cst.CSTNode) -> bool:
+        """Return whether a loop builds the loader anew as often as it gets to a place."""
+        loaders, inner = self._loaders, self._loaders.tree.inside(self.node, loop.node)
+        rare = inner and loaders.frequencies.below(self.node, loop.node) is Frequency.RARE
+        beside = loaders.scopes.blocks(self.node)[0] in loaders.scopes.blocks(place)
+        return self.is_built_by(loop.node.body) and (beside or not rare)
 
 
 class Loaders(LoopAnalysis):

@@ -237,7 +237,7 @@ class Intent(LoopAnalysis):
         """Return whether code that runs may call a function."""
         name = function.name.value
         owner = self.scopes.class_of(function)
-        if owner is not None and name.startswith("__"):
+        if owner is not None and (name == "forward" or name.startswith("__")):
             name = owner.name.value
         return name in spelled and (owner is not None or name not in own)
 
