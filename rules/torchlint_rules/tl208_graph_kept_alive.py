@@ -31,6 +31,7 @@ _REPORTING: Final = ("builtins.", "numpy.", "torch.", "wandb.", "logging.")
 BOUND: Final = (How.ASSIGN, How.UNPACKED, How.AUGMENTED)
 _CONTAINERS: Final = (cst.Tuple, cst.List, cst.Dict)
 CUTTING: Final = ("detach", "item", "numpy", "tolist", "size", "argmax")
+_COLLECTING: Final = (Adding.SUM, Adding.APPEND, Adding.MIX)
 PASSING: Final = frozenset(
     "mean sum clone cpu cuda to float double half squeeze unsqueeze view reshape flatten".split()
 )
@@ -160,18 +161,17 @@ def _is_kept(script: Script, addition: Accumulation | Addition) -> bool:
     if len(meter.params.params) < 2:
         return False
     given = meter.params.params[1]
-    listed = (
-        call
-        for call in script.tree.within(meter.body, cst.Call)
-        if (held := receiver_of(call, "append")) is not None
-        and script.code(held).startswith("self.")
-        and script.values.gradients.grad(call) is not Grad.OFF
-    )
-    return any(_is_factor(script, arg.value, given) for call in listed for arg in call.args) or any(
-        script.code(line.target).startswith("self.")
+    parts = script.readings.accumulators.additions.parts
+    kinds = (cst.Call, cst.AugAssign, cst.Assign)
+    lines = (line for kind in kinds for line in script.tree.within(meter.body, kind))
+    return any(
+        not (isinstance(line, cst.Assign) and isinstance(line.value, cst.Call))  # keeps the best
+        and (each := parts(line)) is not None
+        and each.adding in _COLLECTING
+        and script.code(each.target).startswith("self.")
         and script.values.gradients.grad(line) is not Grad.OFF
-        and any(_is_factor(script, side, given) for side in _factors(line.value))
-        for line in script.tree.within(meter.body, cst.AugAssign)
+        and any(_is_factor(script, side, given) for one in each.values for side in _factors(one))
+        for line in lines
     )
 
 
