@@ -19,7 +19,7 @@ from torchlint.semantic.values.options import Options
 _LOW: Final = re.compile(
     r"auto_?cast|amp(?<![a-z]amp)(?![a-z])|\.half$|half_?tensor|fp_?16|bf_?16|fp8|float_?16|"
     r"mixed_?prec|half_?prec|grad_?scaler|loss_?scaler|native_?scaler|prepare_qat|load_in_[48]bit|"
-    r"compute_dtype|"
+    r"compute_dtype|convert_weights|models_to_fp32|"
     r"torch\.(?:ao\.)?quantization|quantization_config",
     re.MULTILINE,
 )
