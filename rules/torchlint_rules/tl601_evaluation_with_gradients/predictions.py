@@ -31,9 +31,8 @@ def predictions(
         ]
         if not calls or not _only_applies(script, function, calls):
             continue
-        if any(_is_target(script, call) for call in calls):
-            continue  # TL411 reports it.
-        if not _is_apart(script, function, calls):
+        of_target = any(_is_target(script, call) for call in calls)  # TL411 reports it
+        if not of_target and not _is_apart(script, function, calls):
             yield function, calls[0]
 
 

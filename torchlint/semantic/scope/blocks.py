@@ -97,8 +97,7 @@ class Blocks:
     def is_certain(self, bindings: Iterable[Binding], known: Iterable[cst.CSTNode]) -> bool:
         """Return whether a name has a value wherever some statement lists are running."""
         inside, made = set(known), tuple(bindings)
-        bound = self._bound_blocks(made)
-        forks = [self._fork(each, inside) for each in made]
+        forks, bound = [self._fork(each, inside) for each in made], self._bound_blocks(made)
         return any(fork is None or self._binds(fork, bound) for fork in forks)
 
     def _bound_blocks(self, bindings: Iterable[Binding]) -> set[cst.CSTNode]:
