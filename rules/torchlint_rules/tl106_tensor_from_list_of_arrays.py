@@ -9,6 +9,7 @@ import libcst as cst
 
 from torchlint.api import Finding, Fix, Grad, Impact, Kind, Rule, Script, index_of, receiver_of
 from torchlint_rules.shared.grouping import joined
+from torchlint_rules.shared.rebuilding import ways
 
 _TYPED: Final = {
     "torch.FloatTensor": "float32",
@@ -45,7 +46,10 @@ class TensorFromListOfArrays(Rule):
             if not members.elements:
                 continue
             fix: Fix | None = None
-            impact: Impact | None = None
+            home = script.scopes.function(site.node)
+            called = home is None or script.functions.callers(home)
+            once = called and next(ways(script, site.node), None) is None
+            impact: Impact | None = "medium" if once else None
             word = script.code(site.node.func)
             arrays = [script.values.arrays.array(element) for element in members.elements]
             if all(array is not None and array.sure and array.least > 0 for array in arrays):

@@ -89,3 +89,25 @@ def test_code_that_nothing_uses_does_not_matter(more: str, impacts: list[str]) -
 def test_opencv_in_workers(body: str, impact: str) -> None:
     text = _HEAD.format(workers=", num_workers=4") + body + _RUN
     assert [each.impact for each in torchlint.check(text, select=["TL110"])] == [impact]
+
+
+_ARRAYS = """
+import numpy as np, torch
+from mine import lines, net
+def rows():
+    return torch.FloatTensor([np.zeros(8) for line in lines])
+{use}
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "impact"),
+    [
+        ("x = rows()", "medium"),
+        ("for epoch in range(9):\n    net(rows()).sum().backward()", "high"),
+        ("", "high"),
+    ],
+)
+def test_a_list_of_arrays_that_is_converted_once_matters_less(use: str, impact: str) -> None:
+    found = torchlint.check(_ARRAYS.format(use=use), select=["TL106"])
+    assert [each.impact for each in found] == [impact]

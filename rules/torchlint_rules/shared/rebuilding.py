@@ -80,7 +80,7 @@ def moved(script: Script, call: cst.Call) -> cst.BaseExpression:
 
 
 def ways(
-    script: Script, node: cst.CSTNode, depth: int
+    script: Script, node: cst.CSTNode, depth: int = CALLERS
 ) -> Iterator[tuple[Loop, tuple[cst.Call, ...]]]:
     """Yield the loops around a node, innermost first, else those that call its function."""
     around = list(script.loops.around(node))
