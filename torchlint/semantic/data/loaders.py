@@ -308,7 +308,7 @@ class Loader(CallSite):
         return any(self._loaders.tree.inside(self.node, body) for body in bodies)
 
     def is_rebuilt_in(self, loop: Loop, place: cst.CSTNode) -> bool:
-        """Return whether a loop builds the loader anew as often as it gets to a place."""
+        """Return whether a loop builds the loader again whenever it gets to a place."""
         loaders, inner = self._loaders, self._loaders.tree.inside(self.node, loop.node)
         rare = inner and loaders.frequencies.below(self.node, loop.node) is Frequency.RARE
         beside = loaders.scopes.blocks(self.node)[0] in loaders.scopes.blocks(place)
