@@ -440,11 +440,15 @@ class Functions:
         return isinstance(holder, cst.Call) and holder.func is mention
 
     def given_unseen(self, parameter: cst.Param) -> bool:
-        """Return whether code of the project that is not in view may pass a parameter."""
+        """Return whether code that is not in view may pass a parameter, or a dictionary does."""
         function = self.tree.parent(self.tree.parent(parameter))
-        if not isinstance(function, cst.FunctionDef) or not self.called_unseen(function):
+        if not isinstance(function, cst.FunctionDef) or self.owner_of_self(parameter) is not None:
             return False
-        return self.owner_of_self(parameter) is None
+        return self.called_unseen(function) or any(
+            self.passed(call, function, parameter.name.value) is None
+            for call in self.callers(function)
+            if any(arg.star for arg in call.args)
+        )
 
     # -- bodies ---------------------------------------------------------------
 

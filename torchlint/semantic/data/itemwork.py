@@ -326,11 +326,8 @@ class ItemWork(ValueAnalysis):
 
     def is_left_out(self, hook: cst.BaseExpression) -> bool:
         """Return whether an optional part is None wherever the program makes the object."""
-        owner, known = self.scopes.class_of(hook), self.origins.of(hook).known
-        init = self.functions.method(owner, "__init__") if owner is not None else None
-        calls = self.functions.callers(init) if init is not None else ()
-        star = any(arg.star for call in calls for arg in call.args)
-        return bool(known) and not star and all(self.values.value_of(e).equals(None) for e in known)
+        known = self.origins.of(hook).known
+        return bool(known) and all(self.values.value_of(each).equals(None) for each in known)
 
     def _costs_little(self, call: cst.Call, depth: int) -> bool:
         name = self.names.name(call.func)
