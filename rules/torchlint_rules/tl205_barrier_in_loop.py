@@ -88,9 +88,23 @@ class BarrierInLoop(Rule):
             )
             message = f"`{first[0]}` in every step {first[1]}"
             message += "".join(f"; and `{code}` {cost}" for code, cost in others)
+            span, shared = script.span(sites[0].node), _shared(script, sites[0])
+            if shared is not None:
+                message += f"; do not call `{shared.name.value}` in the step"
+                yield Finding(self.code, span, message)
+                continue
             message += f"; remove {_IT[len(sites) > 1]}"
-            span = script.span(sites[0].node)
             yield Finding(self.code, span, message, _fix(script, sites, hot))
+
+
+def _shared(script: Script, site: CallSite) -> cst.FunctionDef | None:
+    """Return the function of a barrier if it also runs outside of the steps."""
+    home = script.scopes.function(site.node)
+    if home is None or script.loops.batch_loop(site.node) is not None:
+        return None
+    rates = {script.loops.frequency(call) for call in script.functions.callers(home)}
+    unseen = script.functions.called_unseen(home)
+    return home if unseen or not rates <= {Frequency.EVERY_PASS} else None
 
 
 def _beside(script: Script, hot: list[CallSite]) -> list[list[CallSite]]:
@@ -196,8 +210,9 @@ def _check(script: Script, site: CallSite) -> cst.If | None:
 
 
 def _can_go(script: Script, site: CallSite) -> bool:
-    """Return whether a call is a statement on its own line."""
+    """Return whether a call is a statement on its own line, which only steps run."""
     line = script.tree.statement(site.node)
-    return isinstance(script.tree.parent(site.node), cst.Expr) and (
+    is_apart = isinstance(script.tree.parent(site.node), cst.Expr) and not _shared(script, site)
+    return is_apart and (
         isinstance(line, cst.SimpleStatementLine) and script.edits.stands_alone(line)
     )
