@@ -18,6 +18,8 @@ _WIDTH: Final = 100
 _LINE_END: Final = re.compile(r"\r\n|\n|\r|\Z")
 _JOINED: Final = re.compile(r"[^#]*\\")
 """A line that ends in a continuation backslash; behind `#` a backslash is a comment."""
+_DIRECTIVE: Final = re.compile(r"#\s*(?:noqa|nosec|(?:type|mypy|pyright|pylint|fmt|yapf|pragma)\s*:)")
+"""A comment that tells another tool what to do with its line."""
 
 
 class ExpressionEdits:
@@ -142,8 +144,11 @@ class ExpressionEdits:
         """Return the separator before a new argument: a line break if the last line is full."""
         first, last = self.tree.span(call.args[0]), self.tree.span(call.args[-1])
         line = self.line_start(last.start)
-        width = self.line_end(last.end) - line + len(added) + 1
+        ending = self.line_end(last.end)
+        width = ending - line + len(added) + 1
         if width <= _WIDTH or self.line_start(last.end) != line:
+            return " "
+        if _DIRECTIVE.search(self.text, last.end, ending):
             return " "
         shared = line == self.line_start(self.tree.span(call).start)
         before = self.text[line : first.start] if shared else self.text[line : last.start]
