@@ -22,6 +22,7 @@ from torchlint_rules.tl509_python_optimizer_step.ownoptimizers import own_optimi
 from torchlint_rules.tl509_python_optimizer_step.weightdecay import can_decay
 
 _ITERATED: Final = frozenset("parameters named_parameters".split())
+_STATE: Final = _ITERATED | {"buffers", "named_buffers", "state_dict"}
 _UPDATING: Final = frozenset("add_ sub_ copy_ addcdiv_".split())
 _SQUARES: Final = re.compile(r"\.pow\(2(?:\.0)?\)|\*\* ?2\b|\.square\(\)|torch\.square\(")
 _APART: Final = (
@@ -87,6 +88,8 @@ class PythonOptimizerStep(Rule):
         forms += [in_a_new_tensor] if _over_parameters(script, loop.iter) else []
         for line in _lines(script, loop) if names else ():
             for average in filter(None, (form(script, line, names) for form in forms)):
+                if isinstance(average.node, cst.AugAssign) and not _over_state(script, loop.iter):
+                    continue  # numbers have the operators, too
                 each = "two kernels" if isinstance(average.node, cst.Call) else "three kernels"
                 yield Finding(
                     self.code,
@@ -154,6 +157,15 @@ def _over_parameters(script: Script, node: cst.BaseExpression) -> bool:
         inner = [arg.value for arg in node.args if not isinstance(arg.value, cst.Lambda)]
         return bool(inner) and all(_over_parameters(script, each) for each in inner)
     return method_of(node) in _ITERATED
+
+
+def _over_state(script: Script, node: cst.BaseExpression) -> bool:
+    """Return whether what is iterated comes from the parameters, buffers or state of a network."""
+    values = (script.values.value_of(name).node for name in script.tree.within(node, cst.Name))
+    parts = [node, *(each for each in values if each is not None)]
+    return any(
+        method_of(call) in _STATE for each in parts for call in script.tree.within(each, cst.Call)
+    )
 
 
 def _owners(script: Script, loop: cst.For) -> list[cst.BaseExpression]:
