@@ -87,6 +87,8 @@ class PythonOptimizerStep(Rule):
         forms = [scaled_and_added, copied_from_lerp, by_difference, in_two_lines]
         forms += [in_a_new_tensor] if _over_parameters(script, loop.iter) else []
         for line in _lines(script, loop) if names else ():
+            if _opens_one(script, loop, line, names):
+                continue
             for average in filter(None, (form(script, line, names) for form in forms)):
                 if isinstance(average.node, cst.AugAssign) and not _over_state(script, loop.iter):
                     continue  # numbers have the operators, too
@@ -190,6 +192,18 @@ def _lines(script: Script, loop: cst.For) -> Iterator[cst.BaseSmallStatement]:
             )
             if nearest is loop and script.scopes.home(line) is script.scopes.home(loop):
                 yield line
+
+
+def _opens_one(script: Script, loop: cst.For, line: cst.CSTNode, names: frozenset[str]) -> bool:
+    """Return whether a line needs a context for each parameter, as of one that is in shards."""
+    contexts = (each for each in script.tree.ancestors(line) if isinstance(each, cst.With))
+    return any(
+        name.value in names
+        for context in contexts
+        if script.tree.inside(context, loop.body)
+        for item in context.items
+        for name in script.tree.within(item, cst.Name)
+    )
 
 
 def _lerp_may_fail(script: Script, loop: cst.For) -> bool:
