@@ -17,6 +17,7 @@ from torchlint_rules.tl209_python_loop_over_tensor.elements import (
 )
 
 _FEW: Final = 3
+_OF_LISTS: Final = ("builtins.max", "builtins.min", "builtins.sum", "builtins.sorted")
 _CONVERTS: Final = frozenset(
     f"torch.{word}"
     for word in "tensor as_tensor Tensor FloatTensor LongTensor IntTensor BoolTensor".split()
@@ -230,6 +231,11 @@ def _may_wait(script: Script, tensor: cst.BaseExpression) -> bool:
         and forward is not None
         and any(each is function for each in script.functions.reached(forward))
         and binding.how is How.PARAMETER
+        and not any(
+            script.name(call.func) in _OF_LISTS and script.code(call.args[0]) == tensor.value
+            for call in script.functions.own(function, cst.Call)
+            if len(call.args) == 1
+        )
     )
 
 
