@@ -24,6 +24,8 @@ def worked_by_sample(script: Script, loop: cst.For) -> cst.BaseExpression | None
     tensors = _taken(script, loop)
     if not tensors or any(map(script.values.placement.on_host, tensors)):
         return None
+    if all(map(script.loops.is_output, tensors)) and not _has_shape(script, loop):
+        return None  # networks may give lists
     kept = [each for each in map(_kept, lines) if each is not None]
     if len(kept) != 1 or not _are_apart(script, loop, kept[0]):
         return None
@@ -52,6 +54,13 @@ def _taken(script: Script, loop: cst.For) -> list[cst.BaseExpression]:
     rows = [_row(script, use) for use in uses]
     found = [each for each in rows if each is not None and script.kind(each) in TENSORS]
     return found if len(found) == len(rows) else []
+
+
+def _has_shape(script: Script, loop: cst.For) -> bool:
+    """Return whether a loop counts by the shape of what it takes, not by its length."""
+    (first, *_) = cst.ensure_type(loop.iter, cst.Call).args
+    size = script.scopes.only(first.value).assigned or first.value
+    return isinstance(size, cst.Subscript) or receiver_of(size, "size") is not None
 
 
 def _is_size(script: Script, node: cst.BaseExpression) -> bool:
