@@ -38,7 +38,7 @@ _RANK: Final = (
 )
 _RARE: Final = re.compile(
     r"(?:\w*_)?(?:debug|debug_\w+|verbose|log|logs|logging|log_\w+|print|print_\w+|"
-    rf"vis|viz|visuali[sz]e|plot|plots|profile|profiling|{_RANK}|save|"
+    rf"vis|viz|visuali[sz]e|plot|plots|profil(?:e|er|ing)|{_RANK}|save|"
     r"save_\w+|dry_run|is_logging|should_log|do_log|display\w*|sample_interval|\w+_interval|"
     r"\w+_freq|\w+_every|every_\w+|done|terminated|truncated|last|(?:is_)?last_(?:step|batch|iter\w*))",
     re.IGNORECASE,
