@@ -244,17 +244,25 @@ class Purpose(LoopAnalysis):
 
     @memoized(True)
     def is_test(self, node: cst.CSTNode) -> bool:
-        """Return whether code stands in a test, or in a function that only tests call."""
+        """Return whether code stands in a test, a demonstration, or a function that these call."""
         around = [each for each in self.tree.ancestors(node) if isinstance(each, _DEFINITIONS)]
         if any(map(self._is_named_test, around)):
             return True
         function = self.scopes.function(node)
         if function is None:
-            return False
+            return self._is_shown(node)
         callers = self.functions.callers(function)
         if callers:
             return all(map(self.is_test, callers))
         return self.functions.imports_beside(node, *_RUNNERS)
+
+    def _is_shown(self, node: cst.CSTNode) -> bool:
+        """Return whether the main guard around code makes single steps, without any loop."""
+        around = (each for each in self.tree.ancestors(node) if isinstance(each, cst.If))
+        guard = next((each for each in around if "__name__" in self.tree.code(each.test)), None)
+        calls = self.functions.own(guard.body, cst.Call) if guard is not None else ()
+        steps = [call for call in calls if self.loops.is_update(call)]
+        return bool(steps) and not any(self._is_repeated(step, 0) for step in steps)
 
     def is_in_test(self, span: Span) -> bool:
         """Return whether code stands in a test, or in a function of a file of tests."""
