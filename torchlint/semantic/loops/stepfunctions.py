@@ -92,7 +92,7 @@ class StepFunctions(LoopAnalysis):
         """Return whether a call steps an optimizer that a function makes itself."""
         stepped = call.func.value if isinstance(call.func, cst.Attribute) else None
         return isinstance(stepped, cst.Name) and any(
-            binding.value is not None and self.tree.inside(binding.node, function.body)
+            isinstance(binding.value, cst.Call) and self.tree.inside(binding.node, function.body)
             for binding in self.scopes.reaching(stepped)
         )
 

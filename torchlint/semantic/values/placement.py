@@ -51,7 +51,12 @@ class Placement(ValueAnalysis):
         """Return whether a tensor is known to be in host memory."""
         if isinstance(node, cst.Name):
             bindings = self.scopes.reaching(node)
-            made = [each for each in bindings if each.how is not How.AUGMENTED]
+            made = [
+                each
+                for each in bindings
+                if each.how is not How.AUGMENTED
+                and (each.value is None or self.kinds.kind(each.value) is not Kind.NOTHING)
+            ]
             if not made:
                 return False
             return self._becomes_array(node) or all(map(self._bound, made))
@@ -70,7 +75,7 @@ class Placement(ValueAnalysis):
         if isinstance(node, cst.Tuple):
             return all(self.on_host(each.value) for each in node.elements)
         if isinstance(node, cst.BinaryOperation):
-            return self._all_on_host([node.left, node.right])
+            return self._all_on_host([node.left, node.right]) or self._is_weighted_on_host(node)
         if isinstance(node, cst.Comparison):
             return self._all_on_host([node.left, *(c.comparator for c in node.comparisons)])
         return False
@@ -97,6 +102,12 @@ class Placement(ValueAnalysis):
         """
         found = [self.on_host(each) for each in operands if self.kinds.kind(each) not in _PLAIN]
         return (bool(found) and all(found)) or any(map(self._is_copied, operands))
+
+    def _is_weighted_on_host(self, product: cst.BinaryOperation) -> bool:
+        """Return whether a loss on the host is multiplied by something of an unknown kind."""
+        kinds = {self.kinds.kind(each): each for each in (product.left, product.right)}
+        scales = isinstance(product.operator, (cst.Multiply, cst.Divide))
+        return scales and {*kinds} == {Kind.LOSS, Kind.UNKNOWN} and self.on_host(kinds[Kind.LOSS])
 
     @memoized(False)
     def _is_copied(self, node: cst.BaseExpression) -> bool:
