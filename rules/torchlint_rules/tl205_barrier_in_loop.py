@@ -89,12 +89,10 @@ class BarrierInLoop(Rule):
             message = f"`{first[0]}` in every step {first[1]}"
             message += "".join(f"; and `{code}` {cost}" for code, cost in others)
             span, shared = script.span(sites[0].node), _shared(script, sites[0])
+            cure = f"remove {_IT[len(sites) > 1]}"
             if shared is not None:
-                message += f"; do not call `{shared.name.value}` in the step"
-                yield Finding(self.code, span, message)
-                continue
-            message += f"; remove {_IT[len(sites) > 1]}"
-            yield Finding(self.code, span, message, _fix(script, sites, hot))
+                cure = f"do not call `{shared.name.value}` in the step"
+            yield Finding(self.code, span, f"{message}; {cure}", _fix(script, sites, hot))
 
 
 def _shared(script: Script, site: CallSite) -> cst.FunctionDef | None:
@@ -103,8 +101,8 @@ def _shared(script: Script, site: CallSite) -> cst.FunctionDef | None:
     if home is None or script.loops.batch_loop(site.node) is not None:
         return None
     rates = {script.loops.frequency(call) for call in script.functions.callers(home)}
-    unseen = script.functions.called_unseen(home)
-    return home if unseen or not rates <= {Frequency.EVERY_PASS} else None
+    only = rates <= {Frequency.EVERY_PASS} and not script.functions.called_unseen(home)
+    return None if only else home
 
 
 def _beside(script: Script, hot: list[CallSite]) -> list[list[CallSite]]:

@@ -82,15 +82,16 @@ class PythonOptimizerStep(Rule):
     def _averages_in_parts(self, script: Script, loop: cst.For) -> Iterator[Finding]:
         names = frozenset(name.value for name in script.tree.within(loop.target, cst.Name))
         owner = script.scopes.class_of(script.scopes.function(loop) or loop)
-        if owner is not None and updates_lists(script, owner):
-            return
+        contexts = script.tree.within(loop.body, cst.WithItem)
+        opened = (name.value for each in contexts for name in script.tree.within(each, cst.Name))
+        if not names.isdisjoint(opened) or (owner is not None and updates_lists(script, owner)):
+            return  # parameters in shards are gathered one by one
+        state = {method_of(call) for call in script.tree.within(loop.iter, cst.Call)}
         forms = [scaled_and_added, copied_from_lerp, by_difference, in_two_lines]
         forms += [in_a_new_tensor] if _over_parameters(script, loop.iter) else []
         for line in _lines(script, loop) if names else ():
-            if _opens_one(script, loop, line, names):
-                continue
             for average in filter(None, (form(script, line, names) for form in forms)):
-                if isinstance(average.node, cst.AugAssign) and not _over_state(script, loop.iter):
+                if isinstance(average.node, cst.AugAssign) and state.isdisjoint(_STATE):
                     continue  # numbers have the operators, too
                 each = "two kernels" if isinstance(average.node, cst.Call) else "three kernels"
                 yield Finding(
@@ -161,15 +162,6 @@ def _over_parameters(script: Script, node: cst.BaseExpression) -> bool:
     return method_of(node) in _ITERATED
 
 
-def _over_state(script: Script, node: cst.BaseExpression) -> bool:
-    """Return whether what is iterated comes from the parameters, buffers or state of a network."""
-    values = (script.values.value_of(name).node for name in script.tree.within(node, cst.Name))
-    parts = [node, *(each for each in values if each is not None)]
-    return any(
-        method_of(call) in _STATE for each in parts for call in script.tree.within(each, cst.Call)
-    )
-
-
 def _owners(script: Script, loop: cst.For) -> list[cst.BaseExpression]:
     """Return the networks whose parameters a loop iterates over."""
     iterated = script.values.value_of(loop.iter).node or loop.iter
@@ -192,18 +184,6 @@ def _lines(script: Script, loop: cst.For) -> Iterator[cst.BaseSmallStatement]:
             )
             if nearest is loop and script.scopes.home(line) is script.scopes.home(loop):
                 yield line
-
-
-def _opens_one(script: Script, loop: cst.For, line: cst.CSTNode, names: frozenset[str]) -> bool:
-    """Return whether a line needs a context for each parameter, as of one that is in shards."""
-    contexts = (each for each in script.tree.ancestors(line) if isinstance(each, cst.With))
-    return any(
-        name.value in names
-        for context in contexts
-        if script.tree.inside(context, loop.body)
-        for item in context.items
-        for name in script.tree.within(item, cst.Name)
-    )
 
 
 def _lerp_may_fail(script: Script, loop: cst.For) -> bool:

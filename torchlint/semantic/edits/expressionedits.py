@@ -18,7 +18,7 @@ _WIDTH: Final = 100
 _LINE_END: Final = re.compile(r"\r\n|\n|\r|\Z")
 _JOINED: Final = re.compile(r"[^#]*\\")
 """A line that ends in a continuation backslash; behind `#` a backslash is a comment."""
-_DIRECTIVE: Final = re.compile(r"#\s*(?:noqa|nosec|(?:type|mypy|pyright|pylint|fmt|yapf|pragma)\s*:)")
+_DIRECTIVE: Final = re.compile(r"#\s*(?:noqa|nosec|(?:type|mypy|pyright|pylint|fmt|pragma)\s*:)")
 """A comment that tells another tool what to do with its line."""
 
 
@@ -146,9 +146,8 @@ class ExpressionEdits:
         line = self.line_start(last.start)
         ending = self.line_end(last.end)
         width = ending - line + len(added) + 1
-        if width <= _WIDTH or self.line_start(last.end) != line:
-            return " "
-        if _DIRECTIVE.search(self.text, last.end, ending):
+        told = _DIRECTIVE.search(self.text, last.end, ending) is not None
+        if width <= _WIDTH or told or self.line_start(last.end) != line:
             return " "
         shared = line == self.line_start(self.tree.span(call).start)
         before = self.text[line : first.start] if shared else self.text[line : last.start]

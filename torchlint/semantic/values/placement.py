@@ -51,12 +51,7 @@ class Placement(ValueAnalysis):
         """Return whether a tensor is known to be in host memory."""
         if isinstance(node, cst.Name):
             bindings = self.scopes.reaching(node)
-            made = [
-                each
-                for each in bindings
-                if each.how is not How.AUGMENTED
-                and (each.value is None or self.kinds.kind(each.value) is not Kind.NOTHING)
-            ]
+            made = [each for each in bindings if each.how is not How.AUGMENTED]
             if not made:
                 return False
             return self._becomes_array(node) or all(map(self._bound, made))
@@ -270,8 +265,8 @@ class Placement(ValueAnalysis):
         if binding.parameter is not None:
             given = self.functions.given(binding.parameter)
             return bool(given) and all(map(self.on_host, given))
-        if value is None:
-            return False
+        if value is None or self.kinds.kind(value) is Kind.NOTHING:
+            return value is not None
         if binding.how is How.LOOP:
             source, _ = self.iteration.source(value, binding.path)
             if source is None or self._is_refilled(binding):
