@@ -51,7 +51,8 @@ class Placement(ValueAnalysis):
         """Return whether a tensor is known to be in host memory."""
         if isinstance(node, cst.Name):
             bindings = self.scopes.reaching(node)
-            made = [each for each in bindings if each.how is not How.AUGMENTED]
+            changed = [each for each in bindings if each.how is not How.AUGMENTED]
+            made = [each for each in changed if not self._is_none(each)]
             if not made:
                 return False
             return self._becomes_array(node) or all(map(self._bound, made))
@@ -260,13 +261,16 @@ class Placement(ValueAnalysis):
         called = (self.names.name(call.func) or "" for call in self.tree.all(cst.Call))
         return any(each.startswith(_MOVERS) for each in called)
 
+    def _is_none(self, binding: Binding) -> bool:
+        return binding.value is not None and self.kinds.kind(binding.value) is Kind.NOTHING
+
     def _bound(self, binding: Binding) -> bool:
         value = binding.value
         if binding.parameter is not None:
             given = self.functions.given(binding.parameter)
             return bool(given) and all(map(self.on_host, given))
-        if value is None or self.kinds.kind(value) is Kind.NOTHING:
-            return value is not None
+        if value is None:
+            return False
         if binding.how is How.LOOP:
             source, _ = self.iteration.source(value, binding.path)
             if source is None or self._is_refilled(binding):
