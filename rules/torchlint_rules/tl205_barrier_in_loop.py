@@ -96,9 +96,12 @@ class BarrierInLoop(Rule):
 
 
 def _shared(script: Script, site: CallSite) -> cst.FunctionDef | None:
-    """Return the function of a barrier if it also runs outside of the steps."""
+    """Return the function of a barrier if it has no other work, and also runs outside of steps."""
     home = script.scopes.function(site.node)
     if home is None or script.loops.batch_loop(site.node) is not None:
+        return None
+    done = {script.name(call.func) or "" for call in script.functions.own(home.body, cst.Call)}
+    if not all(name in _BARRIERS or name.endswith("available") for name in done):
         return None
     rates = {script.loops.frequency(call) for call in script.functions.callers(home)}
     only = rates <= {Frequency.EVERY_PASS} and not script.functions.called_unseen(home)
