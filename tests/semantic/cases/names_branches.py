@@ -121,3 +121,39 @@ def maybe_tried(params):
     except ImportError:
         pass
     maker(params)  # name: ?
+
+
+def overwritten_in_a_branch(name):
+    if name == "a":
+        layer = nn.Conv1d
+    else:
+        layer = nn.Conv2d
+        layer = nn.Conv1d
+    return layer(3, 8, 3)  # name: torch.nn.Conv1d
+
+
+def overwritten_before_the_next_pass(names):
+    for name in names:
+        if name:
+            layer(3, 8, 3)  # name: torch.nn.Conv2d
+        layer = nn.Conv1d
+        layer = nn.Conv2d
+
+
+def left_in_between(names):
+    for name in names:
+        layer = nn.Conv1d
+        if name == "a":
+            break
+        layer = nn.Conv2d
+    return layer(3, 8, 3)  # name: ?
+
+
+def overwritten_if_nothing_fails(name):
+    try:
+        layer = nn.Conv1d
+        name.strip()
+        layer = nn.Conv2d
+    except AttributeError:
+        pass
+    return layer(3, 8, 3)  # name: ?

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from operator import attrgetter
 from typing import Final
 
@@ -73,6 +73,35 @@ class Blocks:
             inner = block
         choice = self._choice(inner) if inner is not None else None
         return choice is not None and any(self.tree.inside(block, choice) for block in around)
+
+    def _is_hidden(
+        self,
+        binding: Binding,
+        later: Mapping[cst.CSTNode, Binding],
+        known: Container[cst.CSTNode],
+    ) -> bool:
+        """Return whether one of some later bindings, by their block, always follows it."""
+        return any(
+            block in later and self._runs_on(block, binding.node, later[block].node, known)
+            for block in (self._home(binding) if later else ())
+        )
+
+    def _runs_on(
+        self,
+        block: cst.CSTNode,
+        start: cst.CSTNode,
+        end: cst.CSTNode,
+        known: Container[cst.CSTNode],
+    ) -> bool:
+        """Return whether a block always comes from one node to another, short of an error."""
+        for outer in self.tree.ancestors(block):
+            if outer in known:
+                break
+            if isinstance(outer, (cst.Try, cst.TryStar)):
+                return False
+        first, last = self.tree.order(start), self.tree.order(end)
+        exits = (*self.tree.within(block, cst.Break), *self.tree.within(block, cst.Continue))
+        return not any(first < self.tree.order(each) < last for each in exits)
 
     @cached_method
     def _choice(self, branch: cst.CSTNode) -> cst.If | None:

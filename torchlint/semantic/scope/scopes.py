@@ -451,19 +451,22 @@ class Scopes(Blocks):
         killer: cst.CSTNode | None = None
         settled: Fork | None = None
         unsettled: set[Fork] = set()
+        later: dict[cst.CSTNode, Binding] = {}
         for index in range(behind - 1, -1, -1):
             binding = bindings[index]
             if self._is_open(binding, place):
                 continue
             if settled is not None and not self.tree.inside(binding.node, settled):
                 break
-            if self._exclusive(binding, around, known):
+            if self._exclusive(binding, around, known) or self._is_hidden(binding, later, known):
                 continue
             home = self._home(binding)
             reached.append(binding)
             if (not home or home[0] in known) and binding.how is not How.AUGMENTED:
                 killer = binding.node
                 break
+            if home and binding.how is not How.AUGMENTED:
+                later[home[0]] = binding
             fork = self._fork(binding, known) if settled is None else None
             if fork is not None and fork not in unsettled:
                 inner = self.among(bindings, fork, 0, behind)
@@ -472,7 +475,7 @@ class Scopes(Blocks):
                     settled = fork
                 else:
                     unsettled.add(fork)
-        reached += self._carried(bindings, behind, place, settled or killer)
+        reached += self._carried(bindings, behind, place, settled or killer, known)
         return tuple(reached)
 
     def _is_open(self, binding: Binding, place: cst.CSTNode) -> bool:
@@ -480,7 +483,12 @@ class Scopes(Blocks):
         return self.tree.inside(place, binding.node) and not isinstance(binding.node, cst.For)
 
     def _carried(
-        self, bindings: list[Binding], behind: int, place: cst.CSTNode, killer: cst.CSTNode | None
+        self,
+        bindings: list[Binding],
+        behind: int,
+        place: cst.CSTNode,
+        killer: cst.CSTNode | None,
+        known: set[cst.CSTNode],
     ) -> list[Binding]:
         """Return the bindings, from `behind` on, that a loop carries into its next pass."""
         found: dict[Binding, None] = {}
@@ -492,10 +500,15 @@ class Scopes(Blocks):
                 continue
             if killer is not None and self.tree.inside(killer, loop):
                 break
-            for binding in self.among(bindings, loop.body, behind):
-                if binding.node is not loop and self.tree.inside(binding.node, loop.body):
+            later: dict[cst.CSTNode, Binding] = {}
+            for binding in reversed(self.among(bindings, loop.body, behind)):
+                if binding.node is loop or not self.tree.inside(binding.node, loop.body):
+                    continue
+                if not self._is_hidden(binding, later, known):
                     found[binding] = None
-        return list(found)
+                if binding.how is not How.AUGMENTED:
+                    later[self._home(binding)[0]] = binding
+        return sorted(found, key=_AT)
 
     def stored(self, target: cst.CSTNode) -> Binding | None:
         """Return the binding whose target is a name or an attribute."""
