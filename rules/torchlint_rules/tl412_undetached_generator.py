@@ -34,7 +34,9 @@ class UndetachedGenerator(Rule):
                 for call, _ in script.modules.lineage.of_loss(each).calls
             }
             for call, judge in behind:
-                if call in others or not made.issubset(script.modules.holders(judge)):
+                held = script.modules.holders(judge)
+                apart = (script.modules.held_alone(each, judge) for each in made.difference(held))
+                if call in others or made.isdisjoint(held) or not all(apart):
                     continue
                 yield from self._sent(script, backward, call, judge, made)
 
@@ -164,10 +166,7 @@ def _runs_before(script: Script, clear: Update, step: Update) -> bool:
 
 
 def _stepped(script: Script, backward: cst.Call) -> frozenset[cst.Call]:
-    """Return what makes the one optimizer that steps after a backward pass, before the next one.
-
-    An option may choose between several.
-    """
+    """Return what makes the optimizers that step after a backward pass, before the next one."""
     loop = script.loops.batch_loop(backward)
     region = loop.node.body if loop is not None else script.scopes.region(backward)
     acts = [each for each in script.optimizers.updates.within(region) if each.at is each.call]
@@ -179,12 +178,10 @@ def _stepped(script: Script, backward: cst.Call) -> frozenset[cst.Call]:
     ]
     while later and later[0].act is Act.BACKWARD:
         later.pop(0)
-    stepped = []
+    found: set[cst.CSTNode] = set()
     for each in later:
         if each.act is Act.BACKWARD or each.optimizer is None:
             break
-        stepped.append(script.values.origins.of(each.optimizer))
-    made = {frozenset(each.values) for each in stepped}
-    found = made.pop() if len(made) == 1 else frozenset()
+        found.update(script.values.origins.of(each.optimizer).values)
     calls = frozenset(each for each in found if isinstance(each, cst.Call))
     return calls if len(calls) == len(found) else frozenset()
