@@ -45,7 +45,7 @@ def early(script: Script, step: SchedulerStep) -> Early | None:
             continue
         place = script.tree.order(step.call)
         shared = _shared(script, step.call, updates, region)
-        if is_now_and_then(script, step.call, shared):
+        if is_now_and_then(script, step.call, shared, may_start=True):
             return None
         if any(script.tree.order(each.at) < place for each in updates):
             return None
@@ -117,13 +117,27 @@ def _is_own(script: Script, step: SchedulerStep, update: Update) -> bool | None:
     return False if answers == {False} else None
 
 
-def is_now_and_then(script: Script, node: cst.CSTNode, region: cst.CSTNode) -> bool:
-    """Return whether a node is behind a test whose result may change with the iteration."""
+def _holds_at_first(test: cst.BaseExpression) -> bool:
+    """Return whether a test holds while a counter is small (`if epoch < warmup:`)."""
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    counted = isinstance(test.left, cst.Name) and test.left.value in _COUNTERS
+    return counted and isinstance(test.comparisons[0].operator, cst.LessThan | cst.LessThanEqual)
+
+
+def is_now_and_then(
+    script: Script, node: cst.CSTNode, region: cst.CSTNode, *, may_start: bool = False
+) -> bool:
+    """Return whether a node is behind a test whose result may change with the iteration.
+
+    With `may_start`, a test does not count that holds in the first iterations.
+    """
     for child, at in script.tree.outward(node):
         if at is region:
             return False
         if isinstance(at, cst.If) and child is not at.test and _changes(script, at.test, region):
-            return True
+            if not may_start or child is not at.body or not _holds_at_first(at.test):
+                return True
         if isinstance(at, (cst.ExceptHandler, cst.While, cst.IfExp)):
             return True
     return False
