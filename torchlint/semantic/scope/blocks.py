@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Mapping
+from itertools import takewhile
 from operator import attrgetter
 from typing import Final
 
@@ -15,6 +16,7 @@ from torchlint.semantic.syntax.tree import Tree
 
 _BLOCKS: Final = frozenset({cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module})
 Fork = cst.If | cst.Try
+_ByBlock = Mapping[cst.CSTNode, Binding]
 _AT: Final = attrgetter("at")
 
 
@@ -74,34 +76,16 @@ class Blocks:
         choice = self._choice(inner) if inner is not None else None
         return choice is not None and any(self.tree.inside(block, choice) for block in around)
 
-    def _is_hidden(
-        self,
-        binding: Binding,
-        later: Mapping[cst.CSTNode, Binding],
-        known: Container[cst.CSTNode],
-    ) -> bool:
-        """Return whether one of some later bindings, by their block, always follows it."""
-        return any(
-            block in later and self._runs_on(block, binding.node, later[block].node, known)
-            for block in (self._home(binding) if later else ())
-        )
-
-    def _runs_on(
-        self,
-        block: cst.CSTNode,
-        start: cst.CSTNode,
-        end: cst.CSTNode,
-        known: Container[cst.CSTNode],
-    ) -> bool:
-        """Return whether a block always comes from one node to another, short of an error."""
-        for outer in self.tree.ancestors(block):
-            if outer in known:
-                break
-            if isinstance(outer, (cst.Try, cst.TryStar)):
-                return False
-        first, last = self.tree.order(start), self.tree.order(end)
+    def _is_hidden(self, binding: Binding, later: _ByBlock, known: Container[cst.CSTNode]) -> bool:
+        """Return whether one of some later bindings always follows, short of an error."""
+        block = next((each for each in self._home(binding) if each in later), None)
+        if block is None:
+            return False
+        inner = takewhile(lambda each: each not in known, self.tree.ancestors(block))
+        first, last = self.tree.order(binding.node), self.tree.order(later[block].node)
         exits = (*self.tree.within(block, cst.Break), *self.tree.within(block, cst.Continue))
-        return not any(first < self.tree.order(each) < last for each in exits)
+        left = any(first < self.tree.order(each) < last for each in exits)
+        return not left and not any(isinstance(each, cst.Try | cst.TryStar) for each in inner)
 
     @cached_method
     def _choice(self, branch: cst.CSTNode) -> cst.If | None:
