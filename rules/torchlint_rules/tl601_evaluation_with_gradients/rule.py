@@ -201,7 +201,8 @@ def _learns(script: Script, network: cst.BaseExpression) -> bool:
     modules = script.modules
     if script.kind(network) is Kind.CRITERION:
         return False
-    return not (modules.sizes.is_weightless(network) or modules.is_frozen(network))
+    frozen = modules.is_frozen(network) or modules.freezing.is_frozen_at(network)
+    return not (modules.sizes.is_weightless(network) or frozen)
 
 
 def _is_wanted(script: Script, node: cst.CSTNode) -> bool:

@@ -206,6 +206,17 @@ class Freezing(ValueAnalysis):
             if self.kinds.kind(made) is Kind.MODULE or name == "torch.nn.Parameter":
                 yield path, self.tree.order(line)
 
+    def is_frozen_at(self, network: cst.BaseExpression) -> bool:
+        """Return whether the function around a use has frozen all of the network before."""
+        path, home, order = dotted(network), self.scopes.home(network), self.tree.order
+        mine = (each for each in self.all if each.path == path)
+        here = (each for each in mine if self.scopes.home(each.node) is home)
+        before = [each for each in here if order(each.node) < order(network)]
+        last = max(before, key=lambda each: order(each.node), default=None)
+        if last is None or last.partial or any(self.tree.branches(last.node)):
+            return False
+        return last.learns is False
+
     # -- as an optimizer sees it ------------------------------------------------------
 
     def frozen(self, network: cst.BaseExpression, place: cst.CSTNode) -> Freeze | None:
