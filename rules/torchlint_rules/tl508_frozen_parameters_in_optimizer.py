@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from torchlint.api import Edits, Finding, Fix, Note, Optimizer, Rule, Script, receiver_of
+from torchlint.api import Edits, Finding, Fix, Kind, Note, Optimizer, Rule, Script, receiver_of
 
 
 class FrozenParametersInOptimizer(Rule):
@@ -41,12 +41,22 @@ class FrozenParametersInOptimizer(Rule):
             note = Note(script.span(freeze.node), "frozen here")
             yield Finding(self.code, script.span(arg.value), message, fix, (note,))
 
+    def _of_network(self, script: Script, line: cst.Assign, network: str) -> Finding:
+        call = f"{network}.requires_grad_({script.code(line.value)})"
+        message = f"a network has no `requires_grad`, so this changes no parameter: call `{call}`"
+        edits = script.edits.replace(line, call)
+        fix = Fix.unsafe("Call the method", edits, because="the line takes effect then")
+        return Finding(self.code, script.span(line), message, fix)
+
     def _misspelt(self, script: Script) -> Iterator[Finding]:
         for line in script.tree.all(cst.Assign):
             target = line.targets[0].target
-            if not isinstance(target, cst.Attribute) or target.attr.value != "require_grad":
+            if not isinstance(target, cst.Attribute) or script.code(target.value) == "self":
                 continue
-            if isinstance(target.value, cst.Name) and target.value.value == "self":
+            of_network = script.kind(target.value) is Kind.MODULE and len(line.targets) == 1
+            if of_network and target.attr.value == "requires_grad":
+                yield self._of_network(script, line, script.code(target.value))
+            if target.attr.value != "require_grad":
                 continue
             message = (
                 f"`{script.code(target)}` is a new attribute that nothing reads, so nothing is "

@@ -60,6 +60,8 @@ class Freezing(ValueAnalysis):
         for line in self.tree.all(cst.Assign):
             target = line.targets[0].target
             if isinstance(target, cst.Attribute) and target.attr.value == "requires_grad":
+                if self.kinds.kind(target.value) is Kind.MODULE:
+                    continue  # a network has no such switch, so the line only names an attribute
                 learns = self._truth(line.value)
                 some = learns is None and isinstance(
                     line.value, (cst.Comparison, cst.UnaryOperation)
@@ -209,10 +211,9 @@ class Freezing(ValueAnalysis):
     def is_frozen_at(self, network: cst.BaseExpression) -> bool:
         """Return whether the function around a use has frozen all of the network before."""
         path, home, order = dotted(network), self.scopes.home(network), self.tree.order
-        mine = (each for each in self.all if each.path == path)
-        here = (each for each in mine if self.scopes.home(each.node) is home)
-        before = [each for each in here if order(each.node) < order(network)]
-        last = max(before, key=lambda each: order(each.node), default=None)
+        here = (each for each in self.all if self.scopes.home(each.node) is home)
+        mine = [each for each in here if each.path == path and order(each.node) < order(network)]
+        last = max(mine, key=lambda each: order(each.node), default=None)
         if last is None or last.partial or any(self.tree.branches(last.node)):
             return False
         return last.learns is False
