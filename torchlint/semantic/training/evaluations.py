@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -156,14 +156,14 @@ class Evaluations(LoopAnalysis):
         named = says_evaluation(text) and not says_training(text)
         by_loader = named or self._follows_uncalled(node)
         named = by_function or by_loader
-        if not named and not self._in_eval(node) and not self._stays_in_eval(loop):
-            return None
-        if self._is_method_of_network(function):
+        switched = named or self._in_eval(node) or self._stays_in_eval(loop)
+        handed = loop.loader is not None and self.modes.are_switched
+        if not (switched or handed) or self._is_method_of_network(function):
             return None
         if self.loops.trains(node, direct=False) or not self.measures(node.body):
             return None
         forwards = tuple(self._forwards(node.body))
-        if not forwards:
+        if not forwards or not (switched or self._run_in_eval(forwards)):
             return None
         return Evaluation(node, function, loop.loader, forwards, by_function, by_loader)
 
@@ -218,6 +218,11 @@ class Evaluations(LoopAnalysis):
             return False
         last = self.modes.last_switch(place, None)
         return last is not None and last.mode is Mode.EVAL and last.network is not None
+
+    def _run_in_eval(self, forwards: Iterable[Forward]) -> bool:
+        """Return whether code elsewhere put all networks that a loop runs into evaluation mode."""
+        modes = (self.modes.mode(each.call, each.network) for each in forwards)
+        return all(mode is Mode.EVAL for mode in modes)
 
     def _stays_in_eval(self, loop: Loop) -> bool:
         """Return whether the passes over a loader call `eval()` and set no other mode."""
