@@ -35,6 +35,7 @@ from torchlint_rules.tl602_evaluation_in_training_mode.dropouts import (
     passing,
 )
 from torchlint_rules.tl602_evaluation_in_training_mode.predictions import predictions
+from torchlint_rules.tl602_evaluation_in_training_mode.teachers import teachers
 
 DELIBERATE: Final = frozenset(
     "mc mcdropout montecarlo dropout bayes bayesian uncertainty stochastic bn swa adapt "
@@ -67,6 +68,7 @@ class EvaluationInTrainingMode(Rule):
             yield Finding(self.code, place, message, fix)
         yield from self._by_flags(script)
         yield from self._predicting(script)
+        yield from self._teaching(script)
         yield from joined(script, self._dropping(script), ("call", "calls"))
 
     def _dropping(self, script: Script) -> Iterator[tuple[cst.CSTNode, Finding]]:
@@ -82,6 +84,16 @@ class EvaluationInTrainingMode(Rule):
 
         for owner, site in passing(script):
             yield owner, self._passing(script, site)
+
+    def _teaching(self, script: Script) -> Iterator[Finding]:
+        """Yield the findings for networks that a step only reads, in training mode."""
+        for call, network in teachers(script):
+            name = script.code(network)
+            message = (
+                f"`{name}` never learns, but runs in training mode: dropout and the statistics of "
+                f"each batch change what it gives; call `{name}.eval()` before the training"
+            )
+            yield Finding(self.code, script.span(call), message)
 
     def _passing(self, script: Script, site: CallSite) -> Finding:
         """Return the finding for a layer that a network makes in each call."""

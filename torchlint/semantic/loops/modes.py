@@ -66,6 +66,8 @@ _PLAIN: Final = ("builtins.object", "object")
 _WITHOUT_NETWORKS: Final = ("builtins", "torch", "numpy")
 _OF_CLASS: Final = "builtins.classmethod"
 _SWITCHES: Final = ("eval", "train")
+_ZOO: Final = re.compile(r"torchvision\.models\.(?!vit_)[a-z]\w*\d")
+"""Makers of networks with batch norm, dropout or dropped paths: `resnet18`, not `vit_b_16`."""
 _REMEMBERED: Final = 20_000
 
 
@@ -137,7 +139,7 @@ class Modes(LoopAnalysis):
                 return None if any(map(self._is_hidden, self.functions.returns(made))) else False
             return found
         if name is None or not name.startswith("torch.nn."):
-            return None
+            return True if name is not None and _ZOO.match(name) is not None else None
         if any(arg.star for arg in call.args):
             return self._of_region(self.scopes.home(call), set())
         return self._of_region(call, set())
