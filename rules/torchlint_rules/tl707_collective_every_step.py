@@ -59,10 +59,9 @@ _MEASURED: Final = frozenset(
 _COPYING: Final = frozenset(
     "data detach clone item mean sum float double new repeat expand unsqueeze".split()
 )
-_NEEDED: Final = frozenset(
-    "grad grads gradient gradients param params parameters mask masks tokens".split()
-)
-"""Words of what a step trains with, also as the count that its loss is divided by."""
+_GRADIENTS: Final = frozenset("grad grads gradient gradients param params parameters".split())
+_COUNTED: Final = frozenset("mask masks tokens".split())
+"""Words in the names of counts by which a loss is divided."""
 
 
 class CollectiveEveryStep(Rule):
@@ -249,7 +248,8 @@ def _measured(script: Script, call: cst.Call) -> cst.Name | None:
         else:
             return None
     spoken = _words(script, at)
-    if spoken & _NEEDED or not (spoken & _MEASURED or _is_loss(script, at)):
+    counted = not _COUNTED.isdisjoint(script.names.words(at.value))
+    if spoken & _GRADIENTS or counted or not (spoken & _MEASURED or _is_loss(script, at)):
         return None
     return at
 

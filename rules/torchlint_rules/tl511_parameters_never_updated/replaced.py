@@ -28,7 +28,9 @@ def replaced(script: Script) -> Iterator[Replaced]:
             continue
         for line in _later(script, optimizer.node):
             target = line.targets[0].target
-            if _is_part(script, target, network) and _is_new(script, line.value, network):
+            if not _is_part(script, target, network) or _is_taken_again(script, target, network):
+                continue
+            if _is_new(script, line.value, network):
                 yield Replaced(optimizer, network, target)
 
 
@@ -41,6 +43,17 @@ def _later(script: Script, made: cst.CSTNode) -> Iterator[cst.Assign]:
         for each in small if script.tree.order(line) > script.tree.order(statement) else ():
             if isinstance(each, cst.Assign) and len(each.targets) == 1:
                 yield each
+
+
+def _is_taken_again(
+    script: Script, target: cst.BaseExpression, network: cst.BaseExpression
+) -> bool:
+    """Return whether an optimizer takes the parameters of a network after an assignment."""
+    path = script.code(network)
+    return any(
+        script.code(asked.value) == path and script.tree.order(asked) > script.tree.order(target)
+        for asked in script.whole.functions.attributes("parameters")
+    )
 
 
 def _is_part(script: Script, target: cst.BaseExpression, network: cst.BaseExpression) -> bool:

@@ -133,8 +133,8 @@ class Kinds(Analysis):
         if target is not None and self.scopes.reads(node) is False:
             return self.kind_of_binding(target)
         found = self._or_network(self._kind_of_all(self.scopes.reaching(node), node.value), node)
-        if found is _UNKNOWN and self.narrowing.is_tensor(node) and self._may_be_tensor(node):
-            return _TENSOR
+        if found in (_UNKNOWN, _MODULE) and self.narrowing.is_tensor(node):
+            return _TENSOR if found is _UNKNOWN and self._may_be_tensor(node) else _UNKNOWN
         return _UNKNOWN if found in TENSORS and self.narrowing.is_no_tensor(node) else found
 
     def _may_be_tensor(self, node: cst.Name) -> bool:

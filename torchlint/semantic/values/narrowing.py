@@ -10,7 +10,9 @@ import libcst as cst
 from torchlint.semantic.calls.functions import Analysis
 from torchlint.semantic.syntax.methods import operands_of
 
-_TENSOR: Final = ("torch.Tensor", "torch.FloatTensor")
+_TENSOR: Final = (
+    "torch.Tensor", "torch.FloatTensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter",
+)  # fmt: skip
 
 
 class Narrowing(Analysis):
