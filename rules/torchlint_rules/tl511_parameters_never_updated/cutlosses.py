@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import Edits, Grad, Script, method_of
+from torchlint.api import ASSIGNED, Edits, Grad, Script, method_of
 
 _COPIES: Final = frozenset({"torch.autograd.Variable", "torch.tensor"})
 _ASKS: Final = ("requires_grad", "requires_grad_")
@@ -24,10 +24,15 @@ class CutLoss(NamedTuple):
 
 def cut_losses(script: Script) -> Iterator[CutLoss]:
     """Yield the losses that ask for a gradient themselves, so that no network gets one."""
+    seen: set[cst.CSTNode] = set()
     for loss in script.values.losses.values:
-        if script.tree.is_own(loss) and script.values.gradients.grad(loss) is not Grad.OFF:
-            yield from _copies(script, loss)
-            yield from _asking(script, loss)
+        if script.values.gradients.grad(loss) is Grad.OFF:
+            continue
+        asking = _asking(script, loss) if script.tree.is_own(loss) else ()
+        for cut in (*_copies(script, loss), *asking):
+            if cut.node not in seen:
+                seen.add(cut.node)
+                yield cut
 
 
 def _network(script: Script, value: cst.BaseExpression) -> str | None:
@@ -38,8 +43,8 @@ def _network(script: Script, value: cst.BaseExpression) -> str | None:
 
 def _copies(script: Script, loss: cst.BaseExpression) -> Iterator[CutLoss]:
     """Yield `Variable(loss, requires_grad=True)` and its like where nothing else goes backward."""
-    for copy in [each.value for each in script.scopes.reaching(loss)] or [loss]:
-        if not isinstance(copy, cst.Call) or script.name(copy.func) not in _COPIES:
+    for copy in _made(script, loss, ASSIGNED):
+        if script.name(copy.func) not in _COPIES or not script.tree.is_own(copy):
             continue
         if not copy.args or not script.calls.at(copy).argument("requires_grad").equals(True):
             continue
@@ -53,6 +58,16 @@ def _copies(script: Script, loss: cst.BaseExpression) -> Iterator[CutLoss]:
                 f"`{network}` never learns: go backward from what the network returns"
             )
             yield CutLoss(copy, loss, message, edits)
+
+
+def _made(script: Script, loss: cst.BaseExpression, depth: int) -> Iterator[cst.Call]:
+    """Yield the calls that make a loss, also in the functions that return it."""
+    for made in [each.value for each in script.scopes.reaching(loss)] or [loss]:
+        if isinstance(made, cst.Call):
+            yield made
+            for callee in script.functions.callees(made) if depth else ():
+                for value in script.functions.returns(callee):
+                    yield from _made(script, value, depth - 1)
 
 
 def _unwrapped(script: Script, copy: cst.Call, value: cst.BaseExpression) -> Edits:
