@@ -29,6 +29,11 @@ def predictions(
             and not isinstance(script.tree.parent(call), cst.Expr)
             and not any(script.tree.inside(call, node) for node in covered)
         ]
+        callers = script.functions.callers(function)
+        if callers and all(
+            any(script.tree.inside(call, node) for node in covered) for call in callers
+        ):
+            continue  # the evaluation that runs it is reported
         if not calls or not _only_applies(script, function, calls):
             continue
         of_target = any(_is_target(script, call) for call in calls)  # TL411 reports it

@@ -205,7 +205,8 @@ class Functions:
         if isinstance(made, cst.ClassDef):
             return made
         if type(made) is cst.FunctionDef:
-            return self._returned_class(made)
+            given = self._passing.handed_back(node, made)
+            return self._returned_class(made) if given is None else self.instance_of(given)
         if type(node.func) is cst.Subscript:
             found = {
                 each if isinstance(each, cst.ClassDef) else self._returned_class(each)

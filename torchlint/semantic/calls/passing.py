@@ -9,11 +9,12 @@ from typing import Final
 import libcst as cst
 
 from torchlint.caching import cached_method
+from torchlint.semantic.calls.instances import SAME
 from torchlint.semantic.calls.part import Part
 from torchlint.semantic.calls.runners import Runners
 from torchlint.semantic.scope.memo import memoized
 from torchlint.semantic.scope.scopes import Binding, How
-from torchlint.semantic.syntax.methods import named_arguments
+from torchlint.semantic.syntax.methods import named_arguments, receiver_of
 
 _DATACLASSES: Final = frozenset(
     "dataclasses.dataclass attr.s attr.attrs attr.dataclass attr.define attr.frozen "
@@ -22,6 +23,8 @@ _DATACLASSES: Final = frozenset(
 _STATIC: Final = "builtins.staticmethod"
 _OF_CLASS: Final = "builtins.classmethod"
 _FIELDS: Final = frozenset("dataclasses.field attr.ib attr.attrib attr.field attrs.field".split())
+_MEMBERS: Final = ""
+"""In place of a parameter: the members of a list."""
 _DEFAULTS: Final = frozenset("default default_factory factory".split())
 
 
@@ -123,6 +126,26 @@ class Passing(Part):
         held = self.functions.held(self.scopes.only(called))
         made = held[0] if len(held) == 1 else None
         return made if isinstance(made, cst.Call) and self.names.is_partial(made) else None
+
+    def handed_back(self, call: cst.Call, function: cst.FunctionDef) -> cst.BaseExpression | None:
+        """Return the argument that a function moves and hands back: `to_device(net, device)`.
+
+        What it does with each member of a list, and gives as a list, is left out.
+        """
+        found = {self._moved(each) for each in self.functions.returns(function)} - {_MEMBERS}
+        name = found.pop() if len(found) == 1 else None
+        return self.passed(call, function, name) if name is not None else None
+
+    def _moved(self, value: cst.BaseExpression) -> str | None:
+        """Return the name of the parameter that a value is, after moves."""
+        if type(value) is cst.ListComp:
+            return _MEMBERS
+        if (owner := receiver_of(value, *SAME)) is not None:
+            return self._moved(owner)
+        if type(value) is not cst.Name:
+            return None
+        node = self.scopes.only(value).node
+        return node.name.value if type(node) is cst.Param else None
 
     def taken(
         self, call: cst.Call, function: cst.FunctionDef, value: cst.BaseExpression

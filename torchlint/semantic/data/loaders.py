@@ -289,7 +289,26 @@ class Loader(CallSite):
         return any(
             self._repeats(caller, given, depth - 1)
             for caller, given in self._handed_over(function, drawn)
-        )
+        ) or any(self._repeats(loop, None, depth - 1) for loop in self._outer_passes(function))
+
+    def _outer_passes(self, function: cst.FunctionDef) -> Iterator[cst.For | cst.CompFor]:
+        """Yield the loops over objects that hold the loader, and whose `__iter__` draws from it."""
+        loaders = self._loaders
+        if function.name.value != "__iter__":
+            return
+        owner = loaders.scopes.class_of(function)
+        loops: list[cst.For | cst.CompFor] = [*loaders.tree.all(cst.For)]
+        loops += loaders.tree.all(cst.CompFor)
+        for loop in loops:
+            over = loaders.iteration.iterated(loop.iter)
+            made = [call for each in over for call in loaders.origins.of(each).values]
+            if any(
+                isinstance(call, cst.Call)
+                and loaders.functions.instance_of(call) is owner
+                and any(self in loaders.made_by(arg.value) for arg in call.args)
+                for call in made
+            ):
+                yield loop
 
     def _handed_over(
         self, function: cst.FunctionDef, drawn: cst.BaseExpression | None
