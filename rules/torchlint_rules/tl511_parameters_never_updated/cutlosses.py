@@ -71,9 +71,14 @@ def _made(script: Script, loss: cst.BaseExpression, depth: int) -> Iterator[cst.
 
 
 def _unwrapped(script: Script, copy: cst.Call, value: cst.BaseExpression) -> Edits:
-    """Replace a copy by what it copies, without a line that gives a name to itself."""
+    """Replace a copy by what it copies, without a line that gives a name to itself.
+
+    Nothing is replaced where a comment would be lost.
+    """
     line = script.tree.parent(copy)
     statement = script.tree.statement(copy)
+    if script.tree.comments(copy):
+        return ()
     if isinstance(line, cst.Assign) and script.edits.stands_alone(statement):
         if [script.code(each.target) for each in line.targets] == [script.code(value)]:
             return script.edits.drop(statement)

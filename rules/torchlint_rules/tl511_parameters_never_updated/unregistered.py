@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import libcst as cst
 
-from torchlint.api import CallSite, Edits, Fix, Script, receiver_of
+from torchlint.api import CallSite, Edits, Fix, Script, method_of, receiver_of
 
 _PARAMETERS: Final = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 LAYERS: Final = tuple(
@@ -99,7 +99,8 @@ def _wrapped_last(script: Script, site: CallSite, whole: cst.BaseExpression) -> 
     call = script.tree.parent(script.tree.parent(site.node))
     if call is not whole or len(site.node.args) != 1 or script.tree.comments(whole):
         return None
-    made, value = script.code(site.node), site.node.args[0].value
-    moved = script.code(whole)[len(made) :]
-    inner = script.tree.operand(value) + moved
+    if not isinstance(call, cst.Call):
+        return None
+    given = ", ".join(script.code(arg).rstrip(", ") for arg in call.args)
+    inner = f"{script.tree.operand(site.node.args[0].value)}.{method_of(call)}({given})"
     return script.edits.replace(whole, f"{script.code(site.node.func)}({inner})")
