@@ -81,7 +81,8 @@ def _draws(script: Script) -> Iterator[tuple[cst.Call | cst.For, cst.BaseExpress
     """Yield what starts a pass and takes a batch or two of it, and what it goes through."""
     for call in script.tree.in_file(script.calls.of("builtins.iter")):
         outer = script.tree.parent(script.tree.parent(call.node))
-        if isinstance(outer, cst.Call) and script.name(outer.func) == "builtins.next":
+        drawn = isinstance(outer, cst.Call) and script.name(outer.func) == "builtins.next"
+        if isinstance(outer, cst.Call) and drawn and len(call.node.args) == 1:
             yield outer, call.node.args[0].value
     for loop in filter(script.loaders.short.takes_one, script.tree.own(cst.For)):
         yield loop, loop.iter

@@ -7,10 +7,9 @@ from typing import Final
 
 import libcst as cst
 
-from torchlint.api import Fix, Script, receiver_of
+from torchlint.api import Fix, Kind, Script, receiver_of
 from torchlint_rules.tl511_parameters_never_updated.unregistered import LAYERS, Part
 
-_MOVES: Final = ("to", "cuda")
 _KEEPING: Final = frozenset({"to", "cuda", "cpu", "train", "eval"})
 _GROWING: Final = ("append", "insert")
 _PLAIN: Final = ("builtins.len", "builtins.range")
@@ -40,12 +39,10 @@ def listed(script: Script) -> Iterator[Part]:
         yield Part(owner, target, message, _fix(script, target))
 
 
-def _target(script: Script, layer: cst.BaseExpression) -> cst.Attribute | None:
+def _target(script: Script, layer: cst.Call) -> cst.Attribute | None:
     """Return the attribute of `self` whose list or dictionary a layer becomes a member of."""
-    holder = script.tree.parent(layer)
+    holder = script.tree.parent(script.modules.passing.moved(layer))
     call = script.tree.parent(holder)
-    if isinstance(call, cst.Call) and receiver_of(call, *_MOVES) is layer:
-        return _target(script, call)
     if isinstance(holder, cst.Arg) and isinstance(call, cst.Call):
         grown = receiver_of(call, *_GROWING)
         return grown if isinstance(grown, cst.Attribute) and _is_own(script, grown) else None
@@ -93,7 +90,9 @@ def _walked(script: Script, node: cst.BaseExpression) -> str | None:
     bindings = [script.scopes.stored(name) for name in script.tree.within(holder.target, cst.Name)]
     readers = [use for each in bindings if each for use in script.scopes.readers(each)]
     found = [_member(script, each, index=True) for each in readers]
-    return None if None in found else "applied" if "applied" in found else "counted"
+    if None in found:
+        return None
+    return "applied" if "applied" in found else "counted"
 
 
 def _member(script: Script, node: cst.BaseExpression, index: bool = False) -> str | None:
@@ -116,6 +115,10 @@ def _fix(script: Script, target: cst.Attribute) -> Fix | None:
     line = script.tree.parent(holder)
     if not isinstance(line, cst.Assign) or not isinstance(line.value, (cst.List, cst.ListComp)):
         return None
+    if isinstance(line.value, cst.List) and not all(
+        script.kind(each.value) is Kind.MODULE for each in line.value.elements
+    ):
+        return None  # a `ModuleList` takes nothing but modules
     imported = script.edits.importing("torch", "nn", at=line)
     if imported is None:
         return None

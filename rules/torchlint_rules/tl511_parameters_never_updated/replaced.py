@@ -48,7 +48,7 @@ def _later(script: Script, made: cst.CSTNode) -> Iterator[cst.Assign]:
 def _is_taken_again(
     script: Script, target: cst.BaseExpression, network: cst.BaseExpression
 ) -> bool:
-    """Return whether an optimizer takes the parameters of a network after an assignment."""
+    """Return whether code asks a network for its parameters again after an assignment."""
     path = script.code(network)
     return any(
         script.code(asked.value) == path and script.tree.order(asked) > script.tree.order(target)

@@ -61,6 +61,9 @@ def functional(script: Script, site: CallSite) -> Edits | None:
     method = script.scopes.function(site.node)
     if not isinstance(call, cst.Call) or call.func is not site.node or len(call.args) != 1:
         return None
+    by_place = [arg for arg in site.node.args if arg.keyword is None]
+    if call.args[0].keyword is not None or call.args[0].star or len(by_place) > 1:
+        return None  # the second parameter of the function is another one
     found = script.edits.importing("torch.nn.functional", alias="F", at=site.node)
     if found is None or method is None or site.has_splat or script.tree.comments(call):
         return None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import libcst as cst
 
 from torchlint.semantic.calls.functions import Analysis
+from torchlint.semantic.calls.instances import SAME
 from torchlint.semantic.syntax.methods import receiver_of
 
-_MOVES = ("to", "cuda", "cpu", "float", "half", "double", "bfloat16", "type")
+_MOVES: Final = SAME - {"train", "eval"}
 
 
 class PassingLayers(Analysis):
@@ -42,18 +45,18 @@ class PassingLayers(Analysis):
 
         Whatever else is done with the layer, such as to give it weights or a mode, keeps it.
         """
-        made = self._moved(layer)
+        made = self.moved(layer)
         binding = self.scopes.stored(target) if (target := self._name(made)) is not None else None
         if binding is None:
             return self._call_of(made)
-        calls = [self._call_of(self._moved(each)) for each in self.scopes.readers(binding)]
+        calls = [self._call_of(self.moved(each)) for each in self.scopes.readers(binding)]
         return calls[0] if calls and None not in calls else None
 
-    def _moved(self, made: cst.BaseExpression) -> cst.BaseExpression:
+    def moved(self, made: cst.BaseExpression) -> cst.BaseExpression:
         """Return a layer as the calls that move it return it: `layer.to(device)` of `layer`."""
         call = self.tree.parent(self.tree.parent(made))
         moves = isinstance(call, cst.Call) and receiver_of(call, *_MOVES) is made
-        return self._moved(call) if isinstance(call, cst.Call) and moves else made
+        return self.moved(call) if isinstance(call, cst.Call) and moves else made
 
     def _name(self, made: cst.BaseExpression) -> cst.Name | None:
         line = self.tree.parent(made)
